@@ -294,6 +294,17 @@ ROWS = [
         None,
         "it answers",
     ),
+    Row(
+        "VReplicaHandOverTimesOut",
+        {f'{S}_handover_timeouts_total{{step="drain"}}': "0x115 4x35"},
+        {"step": "drain"},
+    ),
+    Row(
+        "VReplicaHandOverTimesOut",
+        {f'{S}_handover_timeouts_total{{step="drain"}}': "0x115 1x35"},
+        None,
+        "once",
+    ),
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "1x150"}),
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "0x150"}, None, "none"),
     Row("VReplicaWritesRefused", {f'{S}_refusals_total{{reason="WriteRefused"}}': "0x115 1x35"}),

@@ -101,6 +101,12 @@ OVERVIEW = Dashboard(
                     description="Nothing moves without one of these reasons.",
                 ),
                 Panel(
+                    title="hand-overs that time out a minute",
+                    queries=(rate(f"{S}_handover_timeouts_total", "step", in_s=60),),
+                    description="prepare: an adapter did not get ready, and the move was taken "
+                    "back. drain: one did not let go, and its share was taken away.",
+                ),
+                Panel(
                     title="refusals a second",
                     unit="ops",
                     queries=(rate(f"{S}_refusals_total", "reason"),),

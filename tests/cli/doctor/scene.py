@@ -100,7 +100,7 @@ class Scene:
                         "slotsPerPod": 20,
                         "maxPods": 2,
                         "descheduling": {"reasons": ["NodeTaints"]},
-                        "handoff": {},
+                        "handoff": {"mode": "Overlap"},
                     },
                 )
             ],
@@ -174,6 +174,11 @@ class Scene:
     @staticmethod
     def _admission() -> dict[str, list[Obj] | str]:
         documents = copy.deepcopy(manifests("base/webhook-configurations.yaml"))
+        (validating,) = (d for d in documents if d["kind"].startswith("Validating"))
+        # The chart adds it with adapters.enabled.
+        rules = [{"operations": ["CREATE"], "resources": ["pods/eviction"]}]
+        hook = {**copy.deepcopy(validating["webhooks"][0]), "name": "evictions.vreplica.dev"}
+        validating["webhooks"].append({**hook, "rules": rules})
         for document in documents:
             for webhook in document["webhooks"]:
                 webhook["clientConfig"]["caBundle"] = text_of(_BUNDLE.ca_pem)

@@ -23,6 +23,11 @@ def no_listener(scene: Scene) -> None:
     container["ports"] = []
 
 
+def no_evictions(scene: Scene) -> None:
+    """As without the chart's value adapters.evictions."""
+    del scene.first("validatingwebhookconfigurations")["webhooks"][-1]
+
+
 def tell(
     generation: int, acknowledged: int | None, written: str | None, created: str = stamp(600)
 ) -> Callable[[Scene], None]:
@@ -47,6 +52,7 @@ def tell(
 ROWS = [
     pytest.param(no_handoff, "handoff", W, "on, and no AdapterPool has", id="nobody uses it"),
     pytest.param(no_listener, "handoff", W, "is off: adapters of", id="it is off"),
+    pytest.param(no_evictions, "evictions", W, "do not wait for the adapters of", id="no webhook"),
     pytest.param(
         tell(3, 2, OLD),
         *("handoff", W, "dispatcher-0 was told generation 3 over a minute ago, and has acknowl"),
@@ -97,3 +103,11 @@ def test_where_there_is_no_deployment_nothing_is_said_of_the_listener():
     scene = Scene()
     scene.listed["deployments"] = []
     assert scene.results()["handoff"].verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("mode", ["None", None], ids=["mode None", "no mode"])
+def test_without_overlap_nobody_asks_for_evictions(mode: str | None):
+    scene = Scene()
+    no_evictions(scene)
+    scene.first("adapterpools")["spec"]["handoff"] = {} if mode is None else {"mode": mode}
+    assert scene.results()["evictions"].verdict is Verdict.SKIPPED

@@ -1,4 +1,5 @@
-"""The check of hand-over: can the adapters of pools with spec.handoff acknowledge, and do they.
+"""Checks of hand-over: can the adapters of pools with spec.handoff acknowledge, and do they; and do
+evictions wait for them.
 
 An adapter can read its assignment from a file without the listener for adapters. To acknowledge it,
 it needs the listener.
@@ -9,6 +10,7 @@ from typing import Final
 
 from extender.cli.doctor.checks.deployed import serves_adapters
 from extender.cli.doctor.checks.facts import Facts, age_s
+from extender.cli.doctor.checks.registrations import our_webhooks
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.assignment import awaits_acknowledgement, generation_of
 from extender.model.counted import counted, first_of
@@ -19,7 +21,8 @@ from extender.model.names import (
     COMPONENT,
     POOL_LABEL,
 )
-from extender.model.reading import Json, key_of, mapping, mappings, text, value_at
+from extender.model.objects import HandoffMode
+from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, value_at
 
 PATIENCE_S: Final = 60.0
 """How long an adapter may take to acknowledge."""
@@ -59,6 +62,31 @@ def _handoff(facts: Facts) -> CheckResult:
         f"were told",
         nothing="" if pools else "no AdapterPool has spec.handoff",
         fix=" ".join(fixes),
+    )
+
+
+def _evictions(facts: Facts) -> CheckResult:
+    notes = Notes()
+    pools = sorted(
+        key_of(pool)
+        for pool in facts.of("adapterpools").items
+        if text(pool, "spec", "handoff", "mode") == HandoffMode.OVERLAP
+    )
+    asked = {
+        resource
+        for _, _, webhook in our_webhooks(facts)
+        for rule in mappings(webhook, "rules")
+        for resource in sequence(rule, "resources")
+    }
+    if pools and "pods/eviction" not in asked:
+        notes.warnings.append(
+            f"evictions do not wait for the adapters of {first_of(pools, 3)}: no webhook of ours "
+            f"is registered for them"
+        )
+    return notes.result(
+        f"evictions wait for the adapters of {counted(len(pools), 'pool')}",
+        nothing="" if pools else "no AdapterPool has spec.handoff.mode: Overlap",
+        fix="Leave out adapters.evictions of the chart, or set it to true.",
     )
 
 
@@ -102,5 +130,11 @@ HANDOFF: Final = (
         "Can adapters acknowledge what they are told, and do they, where pools hand over?",
         ("adapterpools", "pods", "deployments"),
         _handoff,
+    ),
+    Check(
+        "evictions",
+        "Do evictions wait for the adapters, where pools hand over?",
+        ("adapterpools", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        _evictions,
     ),
 )
