@@ -366,6 +366,7 @@ class Service:
                 caches=self.caches,
                 acknowledge=self.acknowledge_verb(load),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
+                routable=self.committer.hand_overs.routable,
                 seen_version=self.informers.seen_version_of,
                 health=self.health,
                 rng=self._rng,

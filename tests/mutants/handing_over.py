@@ -17,6 +17,14 @@ _MOVES = "tests/service/placing/test_handovers.py::"
 
 HANDING_OVER = (
     Mutant(
+        "work is sent to a pod that does not serve it yet",
+        _RULES,
+        "if not late:",
+        "if not late or late:",
+        "requests fail between the status and the new adapter's Serve",
+        (f"{_TEST}test_where_work_is_sent",),
+    ),
+    Mutant(
         "a ledger is lowered whatever its adapter is told meanwhile",
         "extender/service/placing/ledger_writer.py",
         "patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))",

@@ -152,6 +152,37 @@ def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
     ]
 
 
+def routable(pool: PoolState, vpod: str, adapters: Adapters) -> dict[str, int]:
+    """Pod name -> vreplicas, for those who send work to the vpod's adapters.
+
+    It is what the vpod publishes. But while a pod that it publishes does not serve it yet, and one
+    that gives vreplicas up still does, the latter is named instead.
+    """
+    claims = pool.claims_of(vpod)
+    published = {name: claims[name].published for name in published_on(pool, vpod)}
+    late = unserving(pool, vpod, adapters)
+    if not late:
+        return published
+    former = {
+        name: claim.published or claim.ledger.vreplicas
+        for name, claim in claims.items()
+        if claim.ledger.vreplicas > claim.published and _serves_on(pool.pods[name], vpod, adapters)
+    }
+    if not former:
+        return published
+    return {name: count for name, count in published.items() if name not in late} | former
+
+
+def _serves_on(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
+    """Whether the pod was told to serve the vpod, not to let it go, and has not said that it does
+    not serve it.
+    """
+    adapter = adapters(pod.name)
+    told = adapter.is_told(vpod)
+    serves = told is not None and told.state is ShareState.SERVE and not adapter.is_busy(vpod)
+    return serves and _waits(pod, adapters)
+
+
 def _waits(pod: PodClaims, adapters: Adapters) -> bool:
     return pod.serving and adapters(pod.name).acknowledged is not None
 

@@ -24,6 +24,7 @@ from extender.engine.placing.handover import (
     published_on,
     retains,
     retains_some,
+    routable,
     telling,
     unprepared,
     unreleased,
@@ -42,7 +43,7 @@ from extender.model.assignment import (
 )
 from extender.model.bucket import Bucket
 from extender.model.moves import MoveReason
-from extender.model.objects import AdapterPod, Handoff
+from extender.model.objects import AdapterPod, Handoff, VPod
 from extender.model.timestamps import epoch_s, timestamp
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
@@ -241,6 +242,13 @@ class HandOvers:
             known.served_by = self._clock() + handoff.prepare_timeout_s
         return self._clock() + TIMER_RESOLUTION_S >= known.served_by
 
+    def routable(self, vpod: VPod) -> Mapping[str, int]:
+        """Pod name -> vreplicas, for those who send work to the vpod's adapters."""
+        handoff, state = self._of(vpod.pool, vpod.key)
+        if handoff is None or state is None:
+            return vpod.placements
+        return routable(state, vpod.key, self._adapter_of(state))
+
     def waits(self, pool: str, vpod: str) -> list[str]:
         """What the vpod's hand-over waits for, in sentences."""
         handoff, state = self._of(pool, vpod)
@@ -273,7 +281,7 @@ class HandOvers:
             if old is not None:
                 self._adapters.pop(old.key, None)
             return
-        if not self._known or (old is not None and _facts(old) == _facts(new)):
+        if not self._known or (old is not None and handover_facts(old) == handover_facts(new)):
             return
         state = self._caches.state.pools.get(new.pool)
         pod = state.pods.get(new.name) if state is not None else None
@@ -362,7 +370,8 @@ class HandOvers:
         return adapter
 
 
-def _facts(pod: AdapterPod) -> tuple[object, ...]:
+def handover_facts(pod: AdapterPod) -> tuple[object, ...]:
+    """What of a pod a hand-over depends on."""
     return pod.uid, pod.assignment_text, pod.acknowledged_text, pod.ready, pod.deleting
 
 

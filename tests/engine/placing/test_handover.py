@@ -13,6 +13,7 @@ from extender.engine.placing.handover import (
     leaving,
     retains,
     retains_some,
+    routable,
     telling,
     unprepared,
     unreleased,
@@ -236,6 +237,40 @@ def test_a_vpod_is_taken_over_once_all_pods_that_it_publishes_serve_it(
     hand: Hand, expected: list[str]
 ):
     assert unserving(hand.pool(), KEY, hand.adapter) == expected
+
+
+@pytest.mark.parametrize(
+    ("hand", "expected"),
+    [
+        pytest.param(Hand({0: 2}, {1: 2}, {0: SERVES, 1: PREPARED}), {0: 2}, id="not published"),
+        pytest.param(
+            Hand({1: 2}, {0: 2, 1: 2}, {0: SERVES, 1: PREPARED}), {0: 2}, id="the new one is late"
+        ),
+        pytest.param(
+            Hand({1: 2}, {0: 2, 1: 2}, {0: SERVES, 1: SERVES}), {1: 2}, id="the new one serves"
+        ),
+        pytest.param(
+            Hand({1: 2}, {0: 2, 1: 2}, {0: adapter(DRAIN, busy=True), 1: PREPARED}),
+            {1: 2},
+            id="the old one lets go",
+        ),
+        pytest.param(
+            Hand({1: 2}, {0: 2, 1: 2}, {0: SERVES, 1: PREPARED}, frozenset({0})),
+            {1: 2},
+            id="the old one is not Ready",
+        ),
+        pytest.param(
+            Hand({0: 1, 1: 1, 2: 2}, {0: 3, 1: 1, 2: 2}, {0: SERVES, 1: SERVES, 2: PREPARED}),
+            {0: 1, 1: 1},
+            id="a part moves",
+        ),
+        pytest.param(Hand({1: 2}, {0: 2, 1: 2}, {}), {1: 2}, id="nobody has the contract"),
+        pytest.param(Hand({0: 2}, {}, {0: adapter(SERVE, said=3)}), {0: 2}, id="nothing moves"),
+    ],
+)
+def test_where_work_is_sent(hand: Hand, expected: dict[int, int]):
+    found = routable(hand.pool(), KEY, hand.adapter)
+    assert {int(name.rpartition("-")[2]): count for name, count in found.items()} == expected
 
 
 @pytest.mark.parametrize(

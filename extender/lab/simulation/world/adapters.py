@@ -80,6 +80,8 @@ class SimulatedAdapters:
         self._newest: dict[str, str] = {}
         """Pod name -> the text of its assignment."""
         self._calm = False
+        self.serves_on_s = 0.0
+        """How long an adapter at least serves a share that it is told to drain."""
 
     def adapter(self, pod: str) -> SimulatedAdapter | None:
         """The adapter that runs in a pod."""
@@ -153,7 +155,9 @@ class SimulatedAdapters:
             if busy:
                 said.append(_body(assignment, busy))
                 await self._say(name, adapter, said)
-                await asyncio.sleep(adapter.delay_s * self._rng.random())
+                drains = any(shares[key]["state"] == "Drain" for key in busy)
+                least_s = self.serves_on_s if drains else 0.0
+                await asyncio.sleep(max(least_s, adapter.delay_s * self._rng.random()))
             self._do(name, adapter, shares)
             busy = {key for key in shares if shares[key]["state"] == adapter.never} & busy
             said.append(_body(assignment, busy))

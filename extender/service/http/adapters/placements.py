@@ -5,11 +5,12 @@
     -> {"vpod": "team-a/orders", "generation": 4711,
         "placements": [{"pod": "knative-eventing/dispatcher-0", "vreplicas": 3}]}
 
-``placements`` are those of the vpod's published status, in its order. ``generation`` is the
-resourceVersion of the object: an answer of any replica that has a smaller one is older, and is to
-be thrown away. ``?kind=KIND.GROUP`` asks for an object of a foreign kind, as the vpod's key names
-it after its ``@``. ``?watch=true`` answers with JSON lines (``streams``), one for each change
-of the placements.
+``placements`` are those of the vpod's published status, in its order. In a pool that hands shares
+over, they are the pods that serve the vpod meanwhile (``engine.placing.handover.routable``).
+``generation`` is the resourceVersion of the object: an answer of any replica that has a smaller one
+is older, and is to be thrown away. ``?kind=KIND.GROUP`` asks for an object of a foreign kind, as
+the vpod's key names it after its ``@``. ``?watch=true`` answers with JSON lines (``streams``), one
+for each change of the placements.
 
 A vpod that does not exist is 404. But a watch waits for it, with no placements: a resolver may
 start before its tenant's object is there, and must learn as well that it is gone. ``generation`` is
@@ -18,19 +19,20 @@ object had. Vpods of ``POST /v1/schedule`` are known to their callers only.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import orjson
 from aiohttp import web
 
 from extender.config.model import DNS_LABEL, DNS_SUBDOMAIN
-from extender.model.objects import VPod
+from extender.model.objects import AdapterPod, VPod
 from extender.model.resource_versions import parse_version
 from extender.service.http.adapters.assignments import watch_of
 from extender.service.http.adapters.callers import CALLER, AdapterCaller, AdapterCallers
 from extender.service.http.adapters.streams import LineStreams
 from extender.service.http.verb_handlers import text_answer
+from extender.service.placing.handovers import handover_facts
 from extender.service.watching.caches import Caches
 
 OF_CALLER_MAX: Final = 200
@@ -42,6 +44,8 @@ _NAME: Final = re.compile(DNS_SUBDOMAIN)
 
 SeenVersion = Callable[[str], int]
 """Source of a vpod ("" for VPods) -> the newest resourceVersion of that kind that was seen."""
+Routable = Callable[[VPod], Mapping[str, int]]
+"""A vpod -> pod name -> vreplicas, where its work is to be sent."""
 
 
 class PlacementAnswers:
@@ -53,18 +57,32 @@ class PlacementAnswers:
         callers: AdapterCallers,
         streams: LineStreams,
         *,
+        routable: Routable,
         seen_version: SeenVersion,
     ) -> None:
         self._caches = caches
         self._callers = callers
         self._streams = streams
+        self._routable = routable
         self._seen_version = seen_version
         caches.vpods.add_event_handler(self._vpod_changed)
+        caches.pods.add_event_handler(self._pod_changed)
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         changed = new or old
         if changed is not None:
             self._streams.changed(changed.key)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """What adapters are told and say changes who serves."""
+        if new is None or (old is not None and handover_facts(old) == handover_facts(new)):
+            return
+        pool = self._caches.pools.get(new.pool)
+        state = self._caches.state.pools.get(new.pool)
+        if pool is None or not pool.overlaps or state is None or new.name not in state.pods:
+            return
+        for vpod in state.pods[new.name].claims:
+            self._streams.changed(vpod)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Handle a request of an allowed caller."""
@@ -73,7 +91,9 @@ class PlacementAnswers:
         except ValueError as error:
             return text_answer(request, 400, str(error))
         caller = request[CALLER]
-        news = _PlacementNews(self._caches, self._callers, caller, key, self._seen_version)
+        news = _PlacementNews(
+            self._caches, self._callers, caller, key, self._routable, self._seen_version
+        )
         if watch:
             return await self._streams.serve(request, news, subject=key, owner=caller.name)
         if self._caches.vpods.latest(key) is None:
@@ -103,12 +123,14 @@ class _PlacementNews:
         callers: AdapterCallers,
         caller: AdapterCaller,
         key: str,
+        routable: Routable,
         seen_version: SeenVersion,
     ) -> None:
         self._caches = caches
         self._callers = callers
         self._caller = caller
         self._key = key
+        self._routable = routable
         self._seen_version = seen_version
         self._told: list[tuple[str, int]] | None = None
         """Pod key and vreplicas, as told last; None: nothing yet."""
@@ -120,7 +142,7 @@ class _PlacementNews:
     def take(self) -> bytes:
         """See News."""
         vpod = self._caches.vpods.latest(self._key)
-        placed = _placements(vpod)
+        placed = self._placements(vpod)
         if placed == self._told:
             return b""
         self._told = placed
@@ -136,9 +158,8 @@ class _PlacementNews:
         }
         return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
 
-
-def _placements(vpod: VPod | None) -> list[tuple[str, int]]:
-    if vpod is None:
-        return []
-    namespace = vpod.pool.partition("/")[0]
-    return [(f"{namespace}/{pod}", count) for pod, count in vpod.placements.items()]
+    def _placements(self, vpod: VPod | None) -> list[tuple[str, int]]:
+        if vpod is None:
+            return []
+        namespace = vpod.pool.partition("/")[0]
+        return [(f"{namespace}/{pod}", count) for pod, count in self._routable(vpod).items()]

@@ -28,7 +28,7 @@ from extender.service.http.adapters import assignments, placements
 from extender.service.http.adapters.acknowledge import OUTCOME_VALUES, OUTCOMES, AcknowledgeVerb
 from extender.service.http.adapters.assignments import AssignmentAnswers
 from extender.service.http.adapters.callers import CALLER, PLACEMENTS_ONLY, AdapterCallers
-from extender.service.http.adapters.placements import PlacementAnswers, SeenVersion
+from extender.service.http.adapters.placements import PlacementAnswers, Routable, SeenVersion
 from extender.service.http.adapters.streams import END_REASONS, LineStreams
 from extender.service.http.health import Health
 from extender.service.http.overload import ACKNOWLEDGE, VerbLimits
@@ -53,11 +53,12 @@ STREAM_KINDS: Final = ("assignment", "placements")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterParts:
-    """What the listener answers from. ``seen_version``: see ``PlacementAnswers``."""
+    """What the listener answers from. ``routable``, ``seen_version``: see ``PlacementAnswers``."""
 
     caches: Caches
     acknowledge: AcknowledgeVerb
     reviews: TokenReviews
+    routable: Routable
     seen_version: SeenVersion
     health: Health
     rng: random.Random
@@ -89,7 +90,11 @@ class AdapterServer:
         self.streams = dict(zip(STREAM_KINDS, (of_assignments, of_placements), strict=True))
         self._assignments = AssignmentAnswers(parts.caches, self.callers, of_assignments)
         self._placements = PlacementAnswers(
-            parts.caches, self.callers, of_placements, seen_version=parts.seen_version
+            parts.caches,
+            self.callers,
+            of_placements,
+            routable=parts.routable,
+            seen_version=parts.seen_version,
         )
         self.listener.add_metrics(metrics, lambda: self.callers.refused)
         self._add_metrics(metrics)

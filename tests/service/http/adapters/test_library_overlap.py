@@ -24,9 +24,9 @@ from tests.service.http.adapters.scene import (
     token,
     world_of,
 )
-from tests.service.http.adapters.test_library import TIMING, happens, heard
+from tests.service.http.adapters.test_library import TIMING, happens, heard, router
 from tests.support.adapters import Adapters as StandIns
-from tests.support.builders import POOL
+from tests.support.builders import NS, POOL
 from tests.support.service import World, until
 
 VREPLICAS: Final = 2
@@ -173,6 +173,30 @@ async def test_a_slow_on_prepare_delays_the_move(tmp_path: Path):
         await scene.moved()
         assert scene.workers.calls == [*SERVED, *MOVED]
         assert scene.workers.gaps == []
+
+
+async def test_a_router_is_told_the_old_pod_until_the_new_one_serves(tmp_path: Path):
+    goes_on = asyncio.Event()
+    async with (
+        overlap(tmp_path, {(1, "on_serve"): goes_on.wait}) as scene,
+        router(scene.it, tmp_path) as resolver,
+    ):
+
+        async def routed() -> list[str]:
+            return [pod.pod for pod in (await resolver.resolve(VPOD)).pods]
+
+        await scene.move(VREPLICAS)
+
+        async def is_published() -> bool:
+            return await scene.world.published() == {1: VREPLICAS}
+
+        await until(is_published, timeout_s=10)
+        await asyncio.sleep(0.3)
+        assert scene.workers.serving == {0: VREPLICAS}
+        assert await routed() == [f"{NS}/dispatcher-0"]
+        goes_on.set()
+        await scene.moved()
+        assert await routed() == [f"{NS}/dispatcher-1"]
 
 
 async def test_an_on_prepare_that_fails_is_called_again_and_the_move_goes_on(tmp_path: Path):
