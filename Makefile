@@ -112,6 +112,10 @@ bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in test
 quality: $(VENV)/stamp-test ## Placements beside the optimum that a solver finds (ARGS="--short": fewer instances, held to bounds)
 	@$(BIN)/python -m tests.quality $(ARGS)
 
+.PHONY: rolling-restart
+rolling-restart: $(VENV)/stamp-test ## Requests that succeed while 60 adapters with 10,000 shares are restarted: handed over, drained, at once
+	@$(BIN)/python -m tests.quality.rolling_restart $(ARGS)
+
 .PHONY: differential
 differential: $(VENV)/stamp-test ## The embedded cluster against a real API server and kube-scheduler (generated operations and clusters)
 	@$(BIN)/python -m tests.e2e.build

@@ -234,8 +234,13 @@ class Scene:
         return self.world.stored(PODS)[NS, name]
 
 
-async def _measured(row: str, options: argparse.Namespace) -> Figures:
-    return await Scene(row, options.pods, options.vpods, options.seed).run()
+def restarted(row: str, pods: int, vpods: int, seed: int = 0) -> Figures:
+    """Restart all pods of a pool in one of the ``ROWS``."""
+
+    async def run() -> Figures:
+        return await Scene(row, pods, vpods, seed).run()
+
+    return run_virtual(run())
 
 
 def _settings() -> ControllerSettings:
@@ -254,7 +259,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     for row in ROWS if options.only is None else (options.only,):
         began = time.monotonic()
-        figures = run_virtual(_measured(row, options))
+        figures = restarted(row, options.pods, options.vpods, options.seed)
         sys.stdout.write(
             f"{row:12} {figures.requests} requests, success {figures.success:.4%}, worst second "
             f"{figures.worst_second:.2%}, took {figures.took_s:.0f} s, {figures.moved} moves "

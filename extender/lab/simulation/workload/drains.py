@@ -10,7 +10,7 @@ from extender.kube.api import ADAPTERPOOLS, PODS, Obj
 from extender.lab.clock import wall_clock
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.workload.evictions import evict
-from extender.lab.simulation.world.facts import MARKS
+from extender.lab.simulation.world.facts import MARKS, is_ready
 from extender.lab.simulation.world.scale import NS, pool_of
 from extender.model.decode import pod_from, pool_from
 from extender.model.eviction import deadline_s, eviction_of
@@ -89,5 +89,7 @@ class Drains:
 
 
 def _stays(pod: Obj) -> bool:
+    """Whether nothing takes the pod away by itself. One that is not Ready hands nothing over."""
     annotations = pod["metadata"].get("annotations") or {}
-    return not pod["metadata"].get("deletionTimestamp") and not set(MARKS) & annotations.keys()
+    leaves = pod["metadata"].get("deletionTimestamp") or set(MARKS) & annotations.keys()
+    return is_ready(pod) and not leaves

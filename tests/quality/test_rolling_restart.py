@@ -1,0 +1,11 @@
+"""A rolling restart takes nothing out of service if shares are handed over. In small."""
+
+from tests.quality.rolling_restart import AT_ONCE, DRAINED, HANDED_OVER, restarted
+
+
+def test_requests_succeed_while_all_adapters_are_restarted_only_if_shares_are_handed_over():
+    found = {row: restarted(row, pods=10, vpods=100) for row in (HANDED_OVER, DRAINED, AT_ONCE)}
+    assert found[HANDED_OVER].requests > 100_000
+    assert found[HANDED_OVER].success >= 0.9999
+    assert found[AT_ONCE].success < 0.95 < found[DRAINED].success < 0.999
+    assert found[HANDED_OVER].took_s <= 2 * found[AT_ONCE].took_s
