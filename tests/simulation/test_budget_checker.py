@@ -135,6 +135,34 @@ async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
     assert await moved_twice("Policy", "Reschedule", 1.0) == []
 
 
+async def moved_in_parts(to: int, **handoff: Any) -> list[str]:
+    """20 of 50 vreplicas go from a-0, first 10 of them. The ledger of their new pod has ``to`` by
+    then.
+    """
+    scene = CheckerScene()
+    rebalance = {"movesPerPeriod": 50, "cooldownSeconds": 30}
+    scene.pool(slots=100, profile="spread", rebalance=rebalance, **handoff)
+    scene.pod("a-0", {"t/v": 50}, slots=100)
+    scene.pod("a-1", {"t/v": to}, slots=100)
+    scene.vpod("v", 50, {"a-0": 50})
+    await later(LONG_S)
+    at_s = asyncio.get_running_loop().time()
+    told = "10 vreplicas moved from a-0 to a-1 (Policy)"
+    scene.vpod("v", 50, {"a-0": 40, "a-1": 10}, moved=(told, stamp(at_s)))
+    await later(5.0)
+    scene.pod("a-1", {"t/v": 20}, slots=100)
+    scene.vpod("v", 50, {"a-0": 30, "a-1": 20}, moved=(told, stamp(at_s + 5.0)))
+    return broken(scene)
+
+
+@in_virtual_time
+async def test_a_move_that_adapters_hand_over_is_told_in_parts():
+    overlap = {"handoff": {"mode": "Overlap"}}
+    assert await moved_in_parts(20, **overlap) == []
+    assert len(await moved_in_parts(10, **overlap)) == 1, "its ledger has grown for it since then"
+    assert len(await moved_in_parts(20)) == 1, "nobody hands over"
+
+
 async def moved_for_load(*counts: int, reason: str = "Load") -> list[str]:
     """A vpod of 50 vreplicas, and room for 10 of them on a-1: 5 of 60 may move for load in a
     period. In one write after the other, so many leave a-0.

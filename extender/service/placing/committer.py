@@ -391,7 +391,8 @@ class Committer:
             batch.waiting.add(decision.vpod)
             if name in confirmed:
                 confirmed[name] -= count
-        target = publishable(decision.target, confirmed, vpod.placements)
+        published = self.hand_overs.served_first(decision, vpod.placements)
+        target = publishable(decision.target, confirmed, published)
         reported = as_refused(
             self._unreported_moves.added_to(decision, vpod.placements),
             batch.refused.get(decision.vpod),

@@ -21,6 +21,7 @@ from extender.engine.placing.handover import (
     Adapter,
     Adapters,
     intent_of,
+    leaving,
     published_on,
     retains,
     retains_some,
@@ -171,6 +172,16 @@ class HandOvers:
             self._metrics.handover_duration.labels(PREPARE).observe(self._clock() - began)
             known.prepared_by = known.served_by = None
         return waiting
+
+    def served_first(self, decision: Decision, published: Mapping[str, int]) -> Mapping[str, int]:
+        """What a vpod publishes, first the pods that serve what the decision takes from them: what
+        is withheld stays there.
+        """
+        handoff, state = self._of(decision.pool, decision.vpod)
+        if handoff is None or state is None:
+            return published
+        serving = leaving(state, decision.vpod, decision.target, self._adapter_of(state))
+        return {name: published[name] for name in serving if name in published} | {**published}
 
     def retains(self, pool: str, vpod: str, pod: str, *, left: int) -> bool:
         """Whether the pod's ledger has to keep vreplicas that are published no more. ``left``: how

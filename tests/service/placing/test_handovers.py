@@ -243,6 +243,27 @@ async def test_a_pod_that_does_not_serve_is_not_waited_for():
     await world.check()
 
 
+async def test_what_waits_stays_published_where_it_is_served():
+    """Seed 7000022: it stayed on the pod that was not Ready, and left the one that served it."""
+    world = await a_world(0, 1)
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await known.ready(0, ready=False)
+        await world.pods(2)
+        async with adapters_beside(known, 2):
+            known.never = {(2, "Prepare")}
+            await asyncio.sleep(1)
+            moves = [a_move(2, to=2), a_move(2, to=2, origin=1)]
+            assert await service.placer.move(POOL, moves) == moves
+            assert await world.published("a") == {1: 2, 2: 2}
+            known.never = set()
+            await published(world, {2: 4})
+            await ledgers(world, {0: 0, 1: 0, 2: 4})
+    assert known.gaps == []
+    await world.check()
+
+
 @pytest.mark.parametrize("at", ["Prepare", "Serve", "Drain"])
 async def test_a_new_leader_goes_on_and_leaves_no_gap(at: str):
     """It comes when the destination is to get ready, when it is to serve, or when the source is to

@@ -178,6 +178,7 @@ class Checkers:
         self.handovers.pod_changed(before, after, old)
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
+        self._budgets.pod_seen(pod)
         if pod != old:
             gone = ", deleting" if pod.deleting else ", leaving" if pod.leaves else ""
             self._trace(

@@ -8,8 +8,8 @@ every period within the limit (``_Periods``).
 
 A leader is excused for what it may not know. Each leader has its own budget, and a new leader
 begins with a full one. A move whose status write got no answer does not count. A move whose ledgers
-were written one after the other is reported in parts. A decision may follow limits that the pool
-had until lately.
+were written one after the other is reported in parts, and so is one that adapters hand over. A
+decision may follow limits that the pool had until lately.
 
 Moves for other reasons have no limit. ``MoveChecker._holds`` checks dry run.
 """
@@ -21,7 +21,7 @@ from typing import Final
 
 from extender.lab.clock import wall_clock
 from extender.lab.simulation.checkers.excuses import Circumstances
-from extender.lab.simulation.world.facts import Pool, ReportedMove, VPod, in_force
+from extender.lab.simulation.world.facts import Pod, Pool, ReportedMove, VPod, in_force
 from extender.model.timestamps import epoch_s
 
 LIMITED: Final = frozenset({"Compaction", "MakeRoom", "Load", "Policy"})
@@ -33,6 +33,8 @@ WRITE_S: Final = 11.0
 """The time from the decision on a ledger or status until it may be stored, plus 1 s for the
 fraction that timestamps omit.
 """
+FRACTION_S: Final = 1.0
+"""Timestamps have whole seconds."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Budgets:
         """By actor, pool and reason: ``FOR_LOAD``, or "" for all reasons together."""
         self._placed: dict[str, list[tuple[float, int]]] = {}
         """Pool -> its placed vreplicas, each with the time since when there were so many."""
+        self._grew: dict[str, dict[str, tuple[int, float]]] = {}
+        """Pod -> vpod -> the vreplicas in its ledger, and when they last became more."""
         self._changed_at = -inf
         self._ahead: dict[str, tuple[float, float]] = {}
         """Actor -> by how much its clock is ahead, and since when this is known."""
@@ -92,6 +96,19 @@ class Budgets:
         """Record the pool's limits."""
         limits = Limits(pool.moves_per_period, pool.period_s, pool.cooldown_s)
         self._limits.setdefault(pool.name, []).append((self._clock(), limits))
+
+    def pod_seen(self, pod: Pod) -> None:
+        """Record which shares of the pod's ledger have grown."""
+        before = self._grew.get(pod.name, {})
+        self._grew[pod.name] = {
+            vpod: before[vpod]
+            if vpod in before and before[vpod][0] == count
+            else (
+                count,
+                self._clock() if count > before.get(vpod, (0, 0.0))[0] else before[vpod][1],
+            )
+            for vpod, (count, _) in (pod.ledger or {}).items()
+        }
 
     def placed(self, pool: Pool, vreplicas: int) -> None:
         """Record how many vreplicas of the pool are placed."""
@@ -170,8 +187,11 @@ class Budgets:
             return []
         ago = self._now_of(actor) - epoch_s(old.moved[2], 0.0)
         cooldown_s = self._lately(pool).cooldown_s
-        if not 0.0 <= ago < cooldown_s or self._in_parts(actor, new, self._clock() - ago):
+        told_at = self._clock() - ago
+        if not 0.0 <= ago < cooldown_s or self._in_parts(actor, new, told_at):
             return []
+        if pool.overlaps:
+            limited = [move for move in limited if not self._began(move, new, told_at)]
         return [
             f"{actor} moved {old.key} again after {ago:.1f} s, which is to be left in peace for "
             f"{cooldown_s:g} s: {move}"
@@ -185,6 +205,14 @@ class Budgets:
         return any(
             self._failed_at(actor, "pods", name) >= told_at - WRITE_S for name in new.placements
         )
+
+    def _began(self, move: ReportedMove, vpod: VPod, told_at: float) -> bool:
+        """Return whether a move's destination had its vreplicas in the ledger at this time already.
+        Then one decision has made the move and the one that was told at that time: its parts are
+        published as adapters get ready for them.
+        """
+        _, grew_at = self._grew.get(move.to_pod, {}).get(vpod.key, (0, inf))
+        return grew_at <= told_at + FRACTION_S
 
     def _lately(self, pool: Pool) -> Limits:
         """Return the loosest limits that a decision written now may have followed."""
