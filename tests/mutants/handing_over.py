@@ -17,6 +17,14 @@ _MOVES = "tests/service/placing/test_handovers.py::"
 
 HANDING_OVER = (
     Mutant(
+        "what waits for a hand-over stays where nobody serves it",
+        _COMMITTER,
+        "self.hand_overs.served_first(decision, vpod.placements)",
+        "vpod.placements",
+        "I7 (seed 7000022): the pod that serves it is given up",
+        (f"{_MOVES}test_what_waits_stays_published_where_it_is_served",),
+    ),
+    Mutant(
         "work is sent to a pod that does not serve it yet",
         _RULES,
         "if not late:",
