@@ -17,6 +17,14 @@ _SERVICE = "tests/service/test_load.py::"
 
 BALANCING = (
     Mutant(
+        "more than 9 % move for load",
+        _BALANCE,
+        "MOVED_MAX: Final = 0.09",
+        "MOVED_MAX: Final = 0.6",
+        "I4: one bad report would move most of a pool",
+        ("simulate --seed 11 --seeds 1 --events 120 --profile tests/mutants/load.yaml",),
+    ),
+    Mutant(
         "there is no dead band",
         _BALANCE,
         "hot = (goal.target + DEAD_BAND) * self._mean",

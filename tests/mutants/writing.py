@@ -493,6 +493,14 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "a look forgets what its period has moved",
+        _EVICTOR,
+        "budget=pool.moves_per_period - known.spent,",
+        "budget=pool.moves_per_period + 3,",
+        "I4: a period moves more than movesPerPeriod",
+        ("simulate --seed 13 --seeds 2 --events 120 --profile tests/mutants/moving.yaml",),
+    ),
+    Mutant(
         "no cool-down",
         _EVICTOR,
         "            cooling=cooling,\n",
