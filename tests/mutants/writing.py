@@ -87,7 +87,7 @@ COMMITTER = (
     Mutant(
         "publishes what no ledger covers",
         _COMMITTER,
-        "target = publishable(decision.target, confirmed, vpod.placements)",
+        "target = publishable(decision.target, confirmed, published)",
         "target = dict(decision.target)",
         "I2: a ledger write may have failed",
         (f"{_TEST}test_what_no_ledger_took_is_not_published",),
