@@ -151,7 +151,7 @@ class Metrics(Exposition):
         )
         self.pods_evicted = self.add_counter(
             "pods_evicted",
-            "Evictions of adapter pods from nodes that they should have left",
+            "Evictions of adapter pods from nodes that they should have left, and by rollouts",
             [Label("result", ("success", "refused", "error"))],
         )
         self.scalings = self.add_counter(

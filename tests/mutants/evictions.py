@@ -91,8 +91,8 @@ ROLLOUTS = (
     Mutant(
         "a rollout replaces pods whose StatefulSet does so itself",
         _ROLLOUT,
-        "if stateful_set.updates_from is not None: note =",
-        "if False: note =",
+        "if stateful_set.updates_from is not None:",
+        "if False:",
         "two controllers would take pods down at once",
         (f"{_ROLLS}test_a_statefulset_that_is_not_on_delete_is_left_alone_and_told",),
     ),

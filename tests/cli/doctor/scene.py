@@ -101,6 +101,7 @@ class Scene:
                         "maxPods": 2,
                         "descheduling": {"reasons": ["NodeTaints"]},
                         "handoff": {"mode": "Overlap"},
+                        "rollout": {"strategy": "HandedOver"},
                     },
                 )
             ],
@@ -108,7 +109,11 @@ class Scene:
                 named(
                     POOL,
                     NS,
-                    spec={"replicas": 2, "template": {"metadata": {"labels": {POOL_LABEL: POOL}}}},
+                    spec={
+                        "replicas": 2,
+                        "updateStrategy": {"type": "OnDelete"},
+                        "template": {"metadata": {"labels": {POOL_LABEL: POOL}}},
+                    },
                 )
             ],
             "pods": [a_pod(0, {"tenant/a": 3}), a_pod(1, {"tenant/a": 2})],

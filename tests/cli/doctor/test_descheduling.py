@@ -27,6 +27,18 @@ def misplaced(reason: str, may_evict: MayEvict | None) -> Break:
     return broken
 
 
+def rolled_out(strategy: str, may_evict: MayEvict) -> Break:
+    """The pool has opted in. ``strategy``: the StatefulSet's update strategy."""
+
+    def broken(scene: Scene) -> None:
+        scene.first("adapterpools")["spec"].pop("descheduling", None)
+        scene.first("adapterpools")["spec"]["rollout"] = {"strategy": "HandedOver"}
+        scene.first("statefulsets")["spec"]["updateStrategy"] = {"type": strategy}
+        scene.more.update(may_evict={NS: may_evict})
+
+    return broken
+
+
 ROWS = [
     pytest.param(misplaced(reason, may_evict), "descheduling", verdict, says, id=f"pods: {says}")
     for reason, may_evict, verdict, says in (
@@ -40,6 +52,13 @@ ROWS = [
         ),
         ("", MayEvict(problem="no Deployment x/y"), U, "is not known: no Deployment x/y"),
         ("", None, U, "is not known: was not asked"),
+    )
+] + [
+    pytest.param(rolled_out(strategy, may_evict), "rollouts", verdict, says, id=f"rollout: {says}")
+    for strategy, may_evict, verdict, says in (
+        ("RollingUpdate", MayEvict(allowed=True), E, "has spec.updateStrategy.type RollingUpdate"),
+        ("OnDelete", MayEvict(allowed=False), E, "may not create pods/eviction"),
+        ("OnDelete", MayEvict(problem="no answer"), U, "is not known: no answer"),
     )
 ]
 
