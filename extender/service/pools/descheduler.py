@@ -7,6 +7,8 @@ limits of each pool:
 - one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way. A
   pod that is not Ready itself may go while others are not Ready either;
 - one eviction per scaleDownPeriodSeconds. A new leader waits one period first;
+- where shares are handed over, the webhook refuses the eviction until others serve what the pod
+  carries (``model.eviction``). Each look tries again;
 - the pods' PodDisruptionBudgets. The API server checks them, because the pod is evicted and not
   deleted. If it refuses (429), the next try waits twice as long as the last, up to
   ``BACKOFF_MAX_S``.
@@ -44,7 +46,7 @@ from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
-from extender.model.names import API_VERSION
+from extender.model.names import API_VERSION, EVICTION_WEBHOOK
 from extender.model.objects import AdapterPool
 from extender.node.descheduling import (
     PODS_MISPLACED,
@@ -75,6 +77,7 @@ NONE_MISPLACED: Final[PoolCondition] = (
     "NoneMisplaced",
     "no pod stands on a node that it should have left",
 )
+HANDING_OVER: Final = "HandingOver"
 NAMED_MAX: Final = 5
 """How many pods the condition names."""
 
@@ -186,6 +189,9 @@ class Descheduler:
             log.warning("pod %s: eviction: %s", pod.key, error, extra={"pod": pod.key})
             return False
         except ApiError as error:
+            if isinstance(error, TooManyRequests) and EVICTION_WEBHOOK in str(error):
+                pace.refused = HANDING_OVER, f"{pod.name} hands over what it serves first"
+                return False
             pace.next_at = loop_time() + max(pace.backoff_s, error.retry_after_s or 0.0)
             pace.backoff_s = min(2 * pace.backoff_s, BACKOFF_MAX_S)
             pace.refused = self._refused(pool, chosen, error)
