@@ -39,7 +39,7 @@ EVICTING_ANNOTATION: Final = "vreplica.dev/evicting"
 """On an adapter pod: somebody tries to evict it (``model.eviction``). The webhook writes it, and
 the service removes it.
 """
-EVICTION_WEBHOOK: Final = "evictions.vreplica.dev"
+EVICTION_WEBHOOK_NAME: Final = "evictions.vreplica.dev"
 """The webhook that evictions of adapter pods wait for, as the chart registers it. The API server
 names it in a refusal.
 """

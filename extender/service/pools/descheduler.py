@@ -46,7 +46,7 @@ from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
-from extender.model.names import API_VERSION, EVICTION_WEBHOOK
+from extender.model.names import API_VERSION, EVICTION_WEBHOOK_NAME
 from extender.model.objects import AdapterPool
 from extender.node.descheduling import (
     PODS_MISPLACED,
@@ -189,7 +189,7 @@ class Descheduler:
             log.warning("pod %s: eviction: %s", pod.key, error, extra={"pod": pod.key})
             return False
         except ApiError as error:
-            if isinstance(error, TooManyRequests) and EVICTION_WEBHOOK in str(error):
+            if isinstance(error, TooManyRequests) and EVICTION_WEBHOOK_NAME in str(error):
                 pace.refused = HANDING_OVER, f"{pod.name} hands over what it serves first"
                 return False
             pace.next_at = loop_time() + max(pace.backoff_s, error.retry_after_s or 0.0)

@@ -101,10 +101,13 @@ async def test_an_eviction_without_an_adapter_that_can_take_over_ends_at_its_dea
 
 
 async def test_descheduling_waits_like_any_other_eviction():
-    descheduling = {"reasons": ["NodeTaints"], "minPodAgeSeconds": 0}
-    handoff = {"mode": "Overlap"}
-    spec = {"minPods": 2, "scaleDownPeriodSeconds": 20, "handoff": handoff}
-    world = await World.create(replicas=2, descheduling=descheduling, **spec)
+    world = await World.create(
+        replicas=2,
+        minPods=2,
+        scaleDownPeriodSeconds=20,
+        handoff={"mode": "Overlap"},
+        descheduling={"reasons": ["NodeTaints"], "minPodAgeSeconds": 0},
+    )
     await with_webhook(world)
     await world.pods(0, 1)
     seen = {"status": {"observedGeneration": 1, "replicas": 2}}

@@ -18,8 +18,7 @@ from extender.lab.embedded import node_object, stateful_set_object
 from extender.lab.simulation.world import streams
 from extender.lab.simulation.world.objects import pool_object
 from extender.lab.simulation.world.scale import NS, TENANTS, ZONES, Scale
-from extender.model.names import EVICTION_WEBHOOK as EVICTION_WEBHOOK_NAME
-from extender.model.names import OWN_NAMESPACE, SCHEDULER_NAME
+from extender.model.names import EVICTION_WEBHOOK_NAME, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.shipped import manifests
 
 EVICTION_WEBHOOK: Final[Obj] = {
