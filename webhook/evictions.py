@@ -90,9 +90,11 @@ class Evictions:
         """Write that somebody tries to evict the pod. Raises ApiError if it is not known before."""
         if known is not None and now_s - known.latest_s < MARK_S:
             return
-        first_s = known.first_s if known is not None else now_s
-        mark = encode_eviction(Eviction(first_s, now_s), pod.uid)
-        metadata = {"uid": pod.uid, "annotations": {names.EVICTING_ANNOTATION: mark}}
+        mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
+        metadata = {
+            "uid": pod.uid,
+            "annotations": {names.EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
+        }
         try:
             await self._api.patch(
                 PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE

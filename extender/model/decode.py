@@ -33,6 +33,8 @@ from extender.model.objects import (
     LoadTarget,
     Namespace,
     Node,
+    Rollout,
+    RolloutStrategy,
     StatefulSet,
     VPod,
     object_key,
@@ -427,6 +429,22 @@ def _handoff(obj: Json) -> Handoff | None:
     )
 
 
+def _rollout(obj: Json) -> Rollout:
+    """spec.rollout, the default if it is absent."""
+    kind, where, default = "AdapterPool", ("spec", "rollout"), Rollout()
+    strategy = text(obj, *where, "strategy") or default.strategy
+    if strategy not in set(RolloutStrategy):
+        raise InvalidObject(
+            _subject(obj, kind),
+            "spec.rollout.strategy",
+            f"must be one of {', '.join(RolloutStrategy)}, not {safe_repr(strategy, 80)}",
+        )
+    return Rollout(
+        strategy=RolloutStrategy(strategy),
+        surge=_count(obj, kind, (*where, "surge"), default.surge),
+    )
+
+
 def pool_from(obj: Json) -> AdapterPool:
     """Decode an AdapterPool. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
@@ -468,6 +486,7 @@ def pool_from(obj: Json) -> AdapterPool:
             value_at(obj, ("spec", "capacities")), _subject(obj, kind), "spec.capacities"
         ),
         handoff=_handoff(obj),
+        rollout=_rollout(obj),
     )
 
 

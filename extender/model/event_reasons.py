@@ -40,6 +40,10 @@ class EventReason(StrEnum):
     PODS_ABANDONED = "PodsAbandoned"
     DESCHEDULED = "Descheduled"
     DESCHEDULING_REFUSED = "DeschedulingRefused"
+    ROLLED_OUT = "RolledOut"
+    ROLLED_OUT_UNSERVED = "RolledOutUnserved"
+    ROLLOUT_REFUSED = "RolloutRefused"
+    ROLLOUT_WAITS = "RolloutWaits"
     FOREIGN_WRITE = "ForeignWrite"
     LEDGER_DIFFERS = "LedgerDiffers"
     LEDGER_UNREADABLE = "LedgerUnreadable"
@@ -186,6 +190,37 @@ EVENTS: Final = MappingProxyType(
             "look at the PodDisruptionBudget that the note names; for a 403, set the chart's "
             "`rbac.descheduling`",
         ),
+        EventReason.ROLLED_OUT: EventKind(
+            _TELL,
+            "RollingOut",
+            (POD,),
+            "the pod is of an old revision, its shares are handed over, and it is evicted, with "
+            "`rollout.strategy: HandedOver`",
+        ),
+        EventReason.ROLLED_OUT_UNSERVED: EventKind(
+            _WARN,
+            "RollingOut",
+            (POD,),
+            "the pod is of an old revision, and is evicted although it still has shares: they were "
+            "not handed over in time; they are down until its ordinal is back",
+            "see the events `PrepareTimedOut` and `DrainTimedOut` of the vpods, and whether the "
+            "pool has room: `rollout.surge`, `maxPods`",
+        ),
+        EventReason.ROLLOUT_REFUSED: EventKind(
+            _WARN,
+            "RollingOut",
+            (POOL,),
+            "the API server refuses to evict a pod of an old revision; it is tried again",
+            "look at the PodDisruptionBudget that the note names; for a 403, set the chart's "
+            "`rbac.rollouts`",
+        ),
+        EventReason.ROLLOUT_WAITS: EventKind(
+            _WARN,
+            "RollingOut",
+            (POOL,),
+            "a rollout has not gone on for five minutes; the note says what it waits for",
+            "look at the pod that the note names; for `OnDelete`, change the StatefulSet",
+        ),
         EventReason.FOREIGN_WRITE: EventKind(
             _WARN,
             "Repairing",
@@ -253,6 +288,8 @@ HAPPENED: Final = frozenset(
         EventReason.SCALED_DOWN,
         EventReason.PODS_ABANDONED,
         EventReason.DESCHEDULED,
+        EventReason.ROLLED_OUT,
+        EventReason.ROLLED_OUT_UNSERVED,
         EventReason.ANNOTATION_UNREADABLE,
     }
 )

@@ -8,12 +8,16 @@ They are stored on the pod:
 
 The webhook refuses the eviction and writes the annotation. While it is there, the leader places
 what the pod carries elsewhere. Once nobody has tried again for ``FRESH_S``, the leader removes it.
+
+A rollout (``engine.scaling.rollout``) takes a pod in the same way. The leader itself writes the
+annotation then, with ``"reason": "Rollout"``.
 """
 
 from typing import Final, NamedTuple
 
 import orjson
 
+from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, AdapterPool, Handoff
 from extender.model.timestamps import epoch_s, timestamp
 
@@ -28,6 +32,8 @@ class Eviction(NamedTuple):
 
     first_s: float
     latest_s: float
+    reason: MoveReason = MoveReason.EVICTED
+    """``EVICTED`` or ``ROLLOUT``."""
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether somebody still tries."""
@@ -43,7 +49,9 @@ def deadline_s(pool: AdapterPool) -> float:
 def encode_eviction(eviction: Eviction, uid: str) -> str:
     """Return the annotation's text for the pod with this UID."""
     times = {"first": timestamp(eviction.first_s), "latest": timestamp(eviction.latest_s)}
-    return orjson.dumps({"uid": uid, **times}).decode()
+    rollout = eviction.reason is MoveReason.ROLLOUT
+    reason = {"reason": str(eviction.reason)} if rollout else {}
+    return orjson.dumps({"uid": uid, **times, **reason}).decode()
 
 
 def eviction_of(pod: AdapterPod) -> Eviction | None:
@@ -57,11 +65,14 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
         if plain["uid"] != pod.uid:
             return None
         first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
+        rollout = plain.get("reason") == MoveReason.ROLLOUT
     except (ValueError, TypeError, KeyError):
         return None
-    return Eviction(first_s, latest_s) if 0 <= first_s <= latest_s else None
+    reason = MoveReason.ROLLOUT if rollout else MoveReason.EVICTED
+    return Eviction(first_s, latest_s, reason) if 0 <= first_s <= latest_s else None
 
 
-def is_evicted(pod: AdapterPod) -> bool:
-    """Whether somebody tries to evict the pod, as its annotation says."""
-    return eviction_of(pod) is not None
+def evicted_for(pod: AdapterPod) -> MoveReason | None:
+    """Why the pod is to go, as its annotation says: ``EVICTED`` or ``ROLLOUT``. None: it stays."""
+    eviction = eviction_of(pod)
+    return eviction.reason if eviction is not None else None

@@ -14,6 +14,8 @@ class MoveReason(StrEnum):
     """The pod is annotated as unschedulable."""
     EVICTED = "Evicted"
     """Somebody tries to evict the pod, which waits until its shares are handed over."""
+    ROLLOUT = "Rollout"
+    """The pod is of an old revision, and is replaced once its shares are handed over."""
     ORDINAL_GONE = "OrdinalGone"
     """The StatefulSet no longer has that pod."""
     COMPACTION = "Compaction"

@@ -395,6 +395,24 @@ class Handoff:
     """After that, a share that its adapter does not let go is taken away."""
 
 
+class RolloutStrategy(StrEnum):
+    """How the adapters' pods get to the newest revision of the StatefulSet."""
+
+    AS_IS = "AsIs"
+    """By the StatefulSet controller, or by whoever deletes them."""
+    HANDED_OVER = "HandedOver"
+    """Pod by pod, each once its shares are handed over. The StatefulSet has OnDelete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """spec.rollout."""
+
+    strategy: RolloutStrategy = RolloutStrategy.AS_IS
+    surge: int = 1
+    """Pods. The pool keeps room for so many more while a rollout is under way."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """The spec of an AdapterPool. DESIGN 2 explains each field."""
@@ -441,6 +459,12 @@ class AdapterPool:
     """What each pod has beside its slots."""
     handoff: Handoff | None = None
     """None: adapters are told nothing."""
+    rollout: Rollout = field(default_factory=Rollout)
+
+    @property
+    def rolls_out(self) -> bool:
+        """Whether the leader replaces the pods of an old revision (``engine.scaling.rollout``)."""
+        return self.overlaps and self.rollout.strategy is RolloutStrategy.HANDED_OVER
 
     @property
     def overlaps(self) -> bool:

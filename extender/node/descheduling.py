@@ -41,6 +41,7 @@ from typing import Final
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.model.moves import MoveReason
 from extender.model.names import UNKNOWN_ZONE
 from extender.model.node_fit import NodeFit
 from extender.model.objects import AdapterPod, Node
@@ -154,6 +155,8 @@ def why_no_pod(pool: PoolState) -> Blocked | None:
             note = f"pod {pod.name} is not of the newest revision: an update is under way"
             return Blocked(changing, note)
     for known in pool.pods.values():
+        if known.evicted is MoveReason.ROLLOUT:
+            return Blocked(changing, f"a rollout replaces pod {known.name}")
         if known.bound and not pool.is_member(known):
             return Blocked(changing, f"pod {known.name} is still to be removed")
     return None

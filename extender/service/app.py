@@ -64,6 +64,7 @@ from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_status import PoolStatusWriter
 from extender.service.pools.reconciler import Reconciler
 from extender.service.pools.rescheduler import Rescheduler
+from extender.service.pools.rollouts import Rollouts
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
@@ -231,6 +232,14 @@ class Service:
             metrics=self.metrics,
             now=self._now,
         )
+        self.rollouts = Rollouts(
+            self.caches,
+            self.autoscaler,
+            fenced=self._fenced,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            now=self._now,
+        )
         self.rescheduler = Rescheduler(
             self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
         )
@@ -275,7 +284,11 @@ class Service:
 
     def _more_conditions(self, pool: AdapterPool) -> list[PoolCondition]:
         """The conditions of a pool that other parts than ``PoolStatusWriter`` decide."""
-        some = (self.descheduler.condition(pool.key), self.load_polling.condition(pool))
+        some = (
+            self.descheduler.condition(pool.key),
+            self.rollouts.condition(pool.key),
+            self.load_polling.condition(pool),
+        )
         return [
             *(condition for condition in some if condition is not None),
             *self.informers.sources.conditions(pool),
@@ -489,6 +502,7 @@ class Service:
                 tasks.create_task(self.load_polling.run(bucket), name="load polling")
                 tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
                 tasks.create_task(self.descheduler.run(bucket), name="descheduler")
+                tasks.create_task(self.rollouts.run(bucket), name="rollouts")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")
                 tasks.create_task(self.assignments.run(bucket), name="assignments")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")

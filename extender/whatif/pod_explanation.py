@@ -14,6 +14,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import counted, counted_are
+from extender.model.moves import MoveReason
 from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
@@ -216,7 +217,7 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
     if pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
     if known.draining:
-        why = "somebody evicts it" if known.evicted else "it is drained"
+        why = _WHY_DRAINED[known.evicted]
         yield f"{why}: what it carries goes wherever there is room"
     if known.pending:
         ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
@@ -227,6 +228,13 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
                 f"and gets {counted(sum(planned.values()), 'vreplica')} that wait, of "
                 f"{counted(len(planned), 'vpod')}"
             )
+
+
+_WHY_DRAINED: Final = {
+    None: "it is drained",
+    MoveReason.EVICTED: "somebody evicts it",
+    MoveReason.ROLLOUT: "a rollout replaces it",
+}
 
 
 def _descheduling(state: ClusterState, pool: PoolState, known: PodClaims) -> Iterator[str]:

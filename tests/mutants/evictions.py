@@ -29,8 +29,8 @@ EVICTIONS = (
     Mutant(
         "each attempt is the first",
         _WEBHOOK,
-        "first_s = known.first_s if known is not None else now_s",
-        "first_s = now_s",
+        "mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)",
+        "mark = Eviction(now_s, now_s)",
         "the deadline would never come",
         (f"{_ANSWERS}test_a_pod_is_marked_again_only_after_a_while_and_keeps_its_first_attempt",),
     ),
@@ -65,5 +65,59 @@ EVICTIONS = (
         "",
         "a drain that was called off would keep the pod empty for ever",
         (f"{_DRAINS}test_an_eviction_that_nobody_tries_again_is_given_up",),
+    ),
+)
+
+_ROLLOUT = "extender/engine/scaling/rollout.py"
+_ROLLS = "tests/service/pools/test_rollouts.py::"
+
+ROLLOUTS = (
+    Mutant(
+        "a rollout evicts a pod that still has shares",
+        _ROLLOUT,
+        "if empty or overdue:",
+        "if True:",
+        "its shares would be down until its ordinal is back",
+        (f"{_ROLLS}test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere",),
+    ),
+    Mutant(
+        "a rollout goes on while a new pod is not Ready",
+        _ROLLOUT,
+        "if not known.serving and not _is_old(pod, stateful_set):",
+        "if False:",
+        "a broken image would take one pod after the other",
+        (f"{_ROLLS}test_a_rollout_whose_first_new_pod_does_not_get_ready_stops_and_is_told",),
+    ),
+    Mutant(
+        "a rollout replaces pods whose StatefulSet does so itself",
+        _ROLLOUT,
+        "if stateful_set.updates_from is not None: note =",
+        "if False: note =",
+        "two controllers would take pods down at once",
+        (f"{_ROLLS}test_a_statefulset_that_is_not_on_delete_is_left_alone_and_told",),
+    ),
+    Mutant(
+        "a rollout marks a pod before the pool has room",
+        "extender/service/pools/rollouts.py",
+        "if plan is None or plan.wanted <= replicas:",
+        "if True:",
+        "the time to make a new pod would count against the deadline of the hand-over",
+        (f"{_ROLLS}test_a_pool_without_room_grows_by_the_surge_before_a_pod_is_marked",),
+    ),
+    Mutant(
+        "a rollout without surge grows its pool",
+        _ROLLOUT,
+        "and not adapter_pool.rollout.surge",
+        "and False",
+        "a person has said that there is no machine for a surge",
+        (f"{_ROLLS}test_without_surge_a_pool_without_room_does_not_grow_and_is_told",),
+    ),
+    Mutant(
+        "a rollout does not wait for an eviction",
+        _ROLLOUT,
+        "if known.evicted is not None:",
+        "if False:",
+        "planned events together would take more than one pod",
+        (f"{_ROLLS}test_a_rollout_waits_for_an_eviction_of_another_pod",),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
-from tests.mutants.evictions import EVICTIONS
+from tests.mutants.evictions import EVICTIONS, ROLLOUTS
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
@@ -27,4 +27,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *HANDING_OVER,
     *CERTIFICATES,
     *EVICTIONS,
+    *ROLLOUTS,
 )

@@ -42,6 +42,7 @@ VALUES: Final[Obj] = {
     "extender": {"hostNetwork": True},
     "webhook": {"hostNetwork": True},
     "adapters": {"enabled": True, "namespaces": [NAMESPACE]},
+    "rbac": {"rollouts": True},
     # The nodes have a kube-scheduler that was built here, under the name of the published one.
     "kubeScheduler": {"image": {"digests": None}},
 }

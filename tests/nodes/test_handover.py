@@ -1,5 +1,5 @@
 """Real containers with the library hand over what they serve: what is lost meanwhile, by their own
-word, without and with ``spec.handoff.mode: Overlap``.
+word, without and with ``spec.handoff.mode: Overlap``, and in rollouts.
 """
 
 import asyncio
@@ -96,6 +96,48 @@ async def test_drains_and_a_scale_down_lose_nothing_where_shares_are_handed_over
     await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
     await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
     assert (total == 0) == (mode == "Overlap"), f"{total} vreplica-seconds were lost"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("strategy", ["AsIs", "HandedOver"])
+async def test_a_rollout_loses_nothing_where_it_is_handed_over(
+    strategy: str, cluster: Cluster, measurements: Measurements
+):
+    """As it is, what a worker served is down until its ordinal is back."""
+    name = f"rolled-{strategy.lower()}"
+    workers = Workers(cluster, name)
+    spec = {**the_spec("Overlap"), "maxPods": PODS + 1, "rollout": {"strategy": strategy}}
+    pool, stateful_set = pool_objects(name, PODS, spec, workers.said)
+    if strategy == "HandedOver":
+        stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    await cluster.apply(pool, stateful_set)
+    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
+    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
+    await asyncio.gather(*map(cluster.create, vpods))
+    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
+
+    async def roll_out() -> None:
+        await cluster.kubectl("rollout", "restart", f"statefulset/{name}", "-n", NAMESPACE)
+        await eventually(partial(rolled_out, workers), 400.0, "all workers are new")
+        await eventually(partial(workers.settled, TOTAL), 60.0, "all are served again")
+
+    lost, took_s = await lost_in(workers, roll_out(), VPODS)
+    what = f"`kubectl rollout restart` of {PODS} workers, `rollout.strategy: {strategy}`"
+    measurements.add(what, f"{took_s:.1f} s", lost=lost)
+    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
+    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
+    assert (lost == 0) == (strategy == "HandedOver"), f"{lost} vreplica-seconds were lost"
+
+
+async def rolled_out(workers: Workers) -> bool:
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/{workers.name}"
+    stateful_set = await workers.cluster.get(path)
+    status, spec = stateful_set["status"], stateful_set["spec"]
+    counts = [status.get("updatedReplicas"), status.get("readyReplicas"), status["replicas"]]
+    observed = status.get("observedGeneration") == stateful_set["metadata"]["generation"]
+    if not observed or counts != [spec["replicas"]] * 3:
+        raise NotYet(f"updated, Ready, all: {counts} of {spec['replicas']}")
+    return True
 
 
 async def all_ready(workers: Workers, count: int) -> bool:

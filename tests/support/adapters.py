@@ -73,6 +73,12 @@ class Adapters:
             subresource="status",
         )
 
+    def ends(self, ordinal: int) -> None:
+        """The adapter's process has ended."""
+        for key in self.serving.pop(ordinal, {}):
+            if not any(key in other for other in self.serving.values()):
+                self.gaps.append(f"{key} on {ordinal}")
+
     async def assignment(self, ordinal: int):
         """What a pod is told."""
         annotations = (await self.world.pod_object(ordinal))["metadata"]["annotations"]

@@ -18,7 +18,7 @@ from extender.cli.doctor.checks.deployed import (
     scheduler_name_of,
     service_account_of,
 )
-from extender.cli.doctor.checks.descheduling import enabled
+from extender.cli.doctor.checks.descheduling import evicts
 from extender.cli.doctor.checks.facts import (
     NOT_SERVED,
     Certificate,
@@ -149,7 +149,7 @@ ReviewAccess = Callable[[Obj], Awaitable[Obj]]
 async def _may_evict(review_access: ReviewAccess, facts: Facts) -> dict[str, MayEvict]:
     """``Facts.may_evict``."""
     pools = facts.of("adapterpools").items
-    where = sorted({text(pool, "metadata", "namespace") for pool in pools if enabled(pool)})
+    where = sorted({text(pool, "metadata", "namespace") for pool in pools if evicts(pool)})
     if not facts.service_account:
         return dict.fromkeys(where, MayEvict(problem=_no_account(facts)))
     asked = where[:REVIEWS_MAX]

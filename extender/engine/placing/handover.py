@@ -261,7 +261,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
-    if reason is MoveReason.EVICTED:
-        return "Evicted"
+    if reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:
+        return str(reason)
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

@@ -549,8 +549,8 @@ class _Plan:
     def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
         if self.pool.pods[name].condemned:
             return "ordinal is gone", MoveReason.ORDINAL_GONE
-        if self.pool.pods[name].evicted:
-            return "pod is being evicted", MoveReason.EVICTED
+        if (reason := self.pool.pods[name].evicted) is not None:
+            return f"pod is {self.pool.pods[name].why_unschedulable()}", reason
         if self.pool.pods[name].draining:
             return "pod is marked unschedulable", MoveReason.DRAIN
         if not self.pool.pods[name].abandoned:

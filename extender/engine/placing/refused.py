@@ -36,6 +36,7 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
     "not bound": ConflictReason.POD_UNSCHEDULABLE,
     "marked unschedulable": ConflictReason.POD_UNSCHEDULABLE,
     "being evicted": ConflictReason.POD_UNSCHEDULABLE,
+    "being replaced by a rollout": ConflictReason.POD_UNSCHEDULABLE,
     "not ready for too long": ConflictReason.POD_UNSCHEDULABLE,
     "being emptied": ConflictReason.POD_UNSCHEDULABLE,
     IN_DOUBT: ConflictReason.POD_UNSCHEDULABLE,

@@ -15,7 +15,7 @@ one, else the larger of ledger and status. These differ after a crash between th
 the larger one keeps vreplicas where they are (I4).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from extender.model.amounts import (
@@ -28,6 +28,7 @@ from extender.model.amounts import (
     times,
 )
 from extender.model.ledger import Share
+from extender.model.moves import MoveReason
 from extender.model.names import KEY_BYTES_MAX, LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.objects import AdapterPod, Node
 
@@ -238,8 +239,10 @@ class PodClaims:
         """It still runs, but its StatefulSet no longer has its ordinal. The StatefulSet controller,
         which calls such pods condemned, will delete it.
         """
-        self.evicted = False
-        """Somebody tries to evict the pod, and its pool hands shares over before."""
+        self.evicted: MoveReason | None = None
+        """Why the pod is to go once its shares are handed over: somebody tries to evict it, or a
+        rollout replaces it. None: it stays.
+        """
         self.schedulable = False
         self.open = False
         """Whether it is schedulable, has room and is not closed."""
@@ -399,8 +402,8 @@ class PodClaims:
 
     @property
     def draining(self) -> bool:
-        """Whether it is drained: a person has annotated it as unschedulable, or it is evicted."""
-        return self.evicted or (self.pod is not None and self.pod.unschedulable)
+        """Whether it is drained: a person has annotated it as unschedulable, or it is to go."""
+        return self.evicted is not None or (self.pod is not None and self.pod.unschedulable)
 
     @property
     def leaving(self) -> bool:
@@ -420,8 +423,14 @@ class PodClaims:
         if not pod.node or pod.assumed:
             return "not bound"
         if self.draining:
-            return "being evicted" if self.evicted else "marked unschedulable"
+            return _WHY_EVICTED.get(self.evicted, "marked unschedulable")
         return "ledger unreadable" if pod.ledger_error else _why_not_there(self.node)
+
+
+_WHY_EVICTED: Final[Mapping[MoveReason | None, str]] = {
+    MoveReason.EVICTED: "being evicted",
+    MoveReason.ROLLOUT: "being replaced by a rollout",
+}
 
 
 def _why_not_there(node: Node | None) -> str:

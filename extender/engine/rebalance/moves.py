@@ -113,7 +113,7 @@ def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
     )
     for pod in loaded:
         if pod.draining and pool.is_member(pod):
-            yield pod, MoveReason.EVICTED if pod.evicted else MoveReason.DRAIN
+            yield pod, pod.evicted or MoveReason.DRAIN
     yield from ((pod, MoveReason.ORDINAL_GONE) for pod in loaded if not pool.is_member(pod))
     for pod in loaded:
         if pod.abandoned and not pod.draining and pool.is_member(pod):

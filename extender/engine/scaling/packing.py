@@ -22,6 +22,7 @@ from extender.engine.placing.grow import round_robin
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.spreading import ZoneSpread
+from extender.engine.scaling.rollout import stays_without_surge
 from extender.engine.state.dimension_room import DimensionRoom, beside_placed
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
@@ -334,7 +335,11 @@ def to_replace(state: PoolState) -> frozenset[str]:
     working pods. If adapters do not become Ready at all, that one extra pod shows it, and further
     pods would only be lost too.
     """
-    draining = [pod.name for pod in state.pods.values() if pod.draining or pod.condemned]
+    draining = [
+        pod.name
+        for pod in state.pods.values()
+        if (pod.draining or pod.condemned) and not stays_without_surge(state, pod)
+    ]
     if not state.abandoned:
         return frozenset(draining)
     lost = [pod for pod in state.members() if pod.abandoned and pod.bound and not pod.draining]

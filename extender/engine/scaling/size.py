@@ -4,9 +4,11 @@ The slots needed are what all vpods expect (with targets that minPodsPerVPod rai
 lost on bound pods that cannot take work. A pod whose load needs another place (``to_replace``:
 drained, condemned and most abandoned ones) loses all its slots. An abandoned pod that is not
 replaced loses none. A pod whose node is cordoned or failing, or whose ledger is full, loses its
-free slots; what it holds stays there and needs no second place. More pods are added for vreplicas
-that have no place even on pods that are still pending, because heavy vreplicas do not fill a pod to
-the last slot. A pool with further dimensions needs the pods of the dimension that needs most.
+free slots; what it holds stays there and needs no second place. A rollout that hands shares over
+needs the slots of its surge pods, for the pod that it replaces next. More pods are added for
+vreplicas that have no place even on pods that are still pending, because heavy vreplicas do not
+fill a pod to the last slot. A pool with further dimensions needs the pods of the dimension that
+needs most.
 
 Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
 are added for the zone that lacks them. Often fewer are enough if they spread evenly over the zones,
@@ -30,6 +32,7 @@ from typing import Final
 from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims
 from extender.engine.scaling.knative import knative_pods
 from extender.engine.scaling.packing import Packing, ZonePacking, ZoneRule, to_replace, zone_rule
+from extender.engine.scaling.rollout import is_under_way, surge_slots
 from extender.engine.state.pool_state import PoolState
 from extender.model.amounts import Amounts
 from extender.model.counted import counted_are
@@ -241,6 +244,8 @@ def _by_need(
         for pod in state.members()
         if pod.bound and (not pod.schedulable or pod.ledger_full) and pod.ordinal in ordinals
     )
+    if is_under_way(state):
+        lost += surge_slots(state, pool)
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
     # Of the dimensions, nothing is counted as lost here: the packing below sees it.
     for most, total in _expected_amounts(state, pool, allows):

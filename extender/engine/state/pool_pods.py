@@ -24,7 +24,7 @@ from extender.engine.pods.topology import Topology, Zones
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
 from extender.model.amounts import NO_AMOUNTS, Amounts
-from extender.model.eviction import is_evicted
+from extender.model.eviction import evicted_for
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
 
@@ -362,12 +362,9 @@ class PoolPods:
         state.capacity = slots
         state.capacities = self.capacities
         state.abandoned = state.name in self.abandoned
-        state.evicted = (
-            state.pod is not None
-            and self.adapter_pool is not None
-            and self.adapter_pool.overlaps
-            and is_evicted(state.pod)
-        )
+        state.evicted = None
+        if state.pod is not None and self.adapter_pool is not None and self.adapter_pool.overlaps:
+            state.evicted = evicted_for(state.pod)
         state.condemned = (
             self.stateful_set is not None and state.bound and not self.is_member(state)
         )

@@ -28,6 +28,11 @@ def _stateful_set_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) 
     return old is None or spec["statefulSet"] == old["statefulSet"]
 
 
+def _rollout_hands_over(spec: Mapping[str, Any], _old: object) -> bool:
+    hands_over = spec.get("handoff", {}).get("mode") == "Overlap"
+    return hands_over or spec.get("rollout", {}).get("strategy") != "HandedOver"
+
+
 def _values_where_asked(expression: Mapping[str, Any], _old: object) -> bool:
     return (expression["operator"] in ("In", "NotIn")) == bool(expression.get("values"))
 
@@ -69,6 +74,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
     "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
+    "!has(self.rollout) || self.rollout.strategy != 'HandedOver'"
+    " || (has(self.handoff) && self.handoff.mode == 'Overlap')": _rollout_hands_over,
     "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
     " : !has(self.values) || size(self.values) == 0": _values_where_asked,
     "has(self.preset) != has(self.resource)": _preset_or_resource,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from extender.engine.pods.topology import same_for_placing
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
-from extender.model.eviction import is_evicted
+from extender.model.eviction import evicted_for
 from extender.model.objects import (
     AdapterPod,
     AdapterPool,
@@ -236,7 +236,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             old.node,
             old.assumed,
             old.unschedulable,
-            is_evicted(old),
+            evicted_for(old),
             old.deleting,
             old.finished,
             old.slots,
@@ -247,7 +247,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             new.node,
             new.assumed,
             new.unschedulable,
-            is_evicted(new),
+            evicted_for(new),
             new.deleting,
             new.finished,
             new.slots,

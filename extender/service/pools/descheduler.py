@@ -7,11 +7,7 @@ limits of each pool:
 - one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way. A
   pod that is not Ready itself may go while others are not Ready either;
 - one eviction per scaleDownPeriodSeconds. A new leader waits one period first;
-- where shares are handed over, the webhook refuses the eviction until others serve what the pod
-  carries (``model.eviction``). Each look tries again;
-- the pods' PodDisruptionBudgets. The API server checks them, because the pod is evicted and not
-  deleted. If it refuses (429), the next try waits twice as long as the last, up to
-  ``BACKOFF_MAX_S``.
+- the pods' PodDisruptionBudgets, and the pace of ``PodEvictions`` after a refusal.
 
 movesPerPeriod does not count: an eviction changes no placement. An eviction without an answer
 counts as made: if it was, the pod is not Ready, and nothing else is evicted.
@@ -31,22 +27,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import (
-    ApiError,
-    Conflict,
-    Forbidden,
-    NotFound,
-    OutcomeUnknown,
-    Preconditions,
-    TooManyRequests,
-)
-from extender.kube.events import EventRecorder, ObjectReference, clean_note
-from extender.kube.fence import NotLeading, PoolApi
+from extender.kube.events import EventRecorder, clean_note
+from extender.kube.fence import PoolApi
 from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
-from extender.model.names import API_VERSION, EVICTION_WEBHOOK_NAME
 from extender.model.objects import AdapterPool
 from extender.node.descheduling import (
     PODS_MISPLACED,
@@ -55,6 +41,7 @@ from extender.node.descheduling import (
     examination_steps,
     may_go,
 )
+from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
 from extender.telemetry.metrics import Metrics
@@ -67,9 +54,6 @@ LOOKS_OF_OTHERS: Final = 6
 """All other pools are examined at every sixth look, only for the condition: with a hard zone rule
 and many vpods, each pod costs a millisecond.
 """
-BACKOFF_S: Final = 10.0
-BACKOFF_MAX_S: Final = 300.0
-
 
 NONE_MISPLACED: Final[PoolCondition] = (
     PODS_MISPLACED,
@@ -77,22 +61,14 @@ NONE_MISPLACED: Final[PoolCondition] = (
     "NoneMisplaced",
     "no pod stands on a node that it should have left",
 )
-HANDING_OVER: Final = "HandingOver"
 NAMED_MAX: Final = 5
 """How many pods the condition names."""
 
 
 @dataclass(slots=True)
-class _Pace:
-    """When a pool's next eviction may be tried (event loop's time, seconds), and the back-off.
+class _Pace(EvictionPace):
+    """``evicted``: the pod that was evicted last, until its ordinal has a Ready pod again."""
 
-    ``refused``: reason and note of the last try, if it was refused. ``evicted``: the pod that was
-    evicted last, until its ordinal has a Ready pod again.
-    """
-
-    next_at: float
-    backoff_s: float = BACKOFF_S
-    refused: tuple[str, str] | None = None
     evicted: Misplaced | None = None
 
 
@@ -109,9 +85,7 @@ class Descheduler:
         now: Callable[[], float],
     ) -> None:
         self._caches = caches
-        self._fenced = fenced
-        self._recorder = recorder
-        self._metrics = metrics
+        self._evictions = PodEvictions(fenced, recorder, metrics)
         self._now = now
         self._paces: dict[str, _Pace] = {}
         """By pool key, for pools that have opted in."""
@@ -171,59 +145,14 @@ class Descheduler:
         """Evict that very pod, in the version that was decided on. Whether it is known to be
         evicted.
         """
-        pod = chosen.pod
-        loop_time = asyncio.get_running_loop().time
-        try:
-            await self._fenced(pool.key).evict(
-                pod.namespace,
-                pod.name,
-                preconditions=Preconditions(pod.uid, pod.resource_version),
-            )
-        except (Conflict, NotFound, NotLeading) as error:
-            # The pod has changed since, or another replica leads. The next look decides again.
-            log.info("pod %s is not evicted: %s", pod.key, error, extra={"pod": pod.key})
-            return False
-        except OutcomeUnknown as error:
-            self._metrics.pods_evicted.labels("error").inc()
-            pace.next_at, pace.refused = loop_time() + pool.scale_down_period_s, None
-            log.warning("pod %s: eviction: %s", pod.key, error, extra={"pod": pod.key})
-            return False
-        except ApiError as error:
-            if isinstance(error, TooManyRequests) and EVICTION_WEBHOOK_NAME in str(error):
-                pace.refused = HANDING_OVER, f"{pod.name} hands over what it serves first"
-                return False
-            pace.next_at = loop_time() + max(pace.backoff_s, error.retry_after_s or 0.0)
-            pace.backoff_s = min(2 * pace.backoff_s, BACKOFF_MAX_S)
-            pace.refused = self._refused(pool, chosen, error)
-            return False
-        pace.next_at, pace.backoff_s = loop_time() + pool.scale_down_period_s, BACKOFF_S
-        pace.refused = None
-        self._metrics.pods_evicted.labels("success").inc()
-        note = f"{chosen.reason}: {chosen.note}"
-        log.info("pod %s is evicted: %s", pod.key, note, extra={"pod": pod.key, "pool": pool.key})
-        self._recorder.event(
-            ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
-            reason=EventReason.DESCHEDULED,
-            note=note,
+        why = WhyEvicted(
+            f"{chosen.reason}: {chosen.note}",
+            f"should leave ({chosen.note})",
+            EventReason.DESCHEDULED,
+            EventReason.DESCHEDULING_REFUSED,
+            "rbac.descheduling",
         )
-        return True
-
-    def _refused(self, pool: AdapterPool, chosen: Misplaced, error: ApiError) -> tuple[str, str]:
-        """Report a refusal. Return reason and note for the condition."""
-        self._metrics.pods_evicted.labels("refused").inc()
-        note = f"{chosen.pod.name} should leave ({chosen.note}), and is not evicted: {error}"
-        log.warning("pool %s: %s", pool.key, note, extra={"pool": pool.key})
-        self._recorder.event(
-            ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
-            reason=EventReason.DESCHEDULING_REFUSED,
-            note=note,
-            cause=error.reason,
-        )
-        if isinstance(error, Forbidden):
-            return "EvictionForbidden", f"{error}. The chart's rbac.descheduling grants the right"
-        # The API server also answers 429 if it is busy. The message tells these apart.
-        reason = "DisruptionBudget" if isinstance(error, TooManyRequests) else "EvictionRefused"
-        return reason, str(error)
+        return await self._evictions.evict(pool, chosen.pod, why, pace, pool.scale_down_period_s)
 
 
 def _why_away(state: PoolState, evicted: Misplaced) -> str:

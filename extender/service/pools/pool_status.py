@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from extender.engine.scaling.rollout import ROLLING_OUT
 from extender.engine.scaling.size import ScalePlan, anyone, plan_scale
 from extender.engine.state.availability import AVAILABLE, Served, pool_availability, told_change
 from extender.engine.state.collector import why_unschedulable
@@ -325,6 +326,8 @@ class PoolStatusWriter:
         kinds = {condition["type"] for condition in ours}
         if not pool.load_source:
             kinds.add(LOAD_UNAVAILABLE)  # it has no source any more
+        if not pool.rolls_out:
+            kinds.add(ROLLING_OUT)
         conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
         status: Obj = {**plain, "conditions": conditions}
         if "load" in mapping(stored, "status") and "load" not in status:

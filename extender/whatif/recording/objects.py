@@ -21,6 +21,7 @@ from extender.model.objects import (
     LabelSelector,
     Namespace,
     Node,
+    Rollout,
     SelectorRequirement,
     StatefulSet,
     VPod,
@@ -241,6 +242,9 @@ def _pool(pool: AdapterPool) -> Manifest:
             "prepareTimeoutSeconds": handoff.prepare_timeout_s,
             "drainTimeoutSeconds": handoff.drain_timeout_s,
         }
+    if pool.rollout != Rollout():
+        rollout = pool.rollout
+        spec["rollout"] = {"strategy": str(rollout.strategy), "surge": rollout.surge}
     spec |= {"capacities": dict(pool.capacities)} if pool.capacities else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector

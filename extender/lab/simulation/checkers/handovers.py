@@ -5,7 +5,8 @@ What adapters really do is compared with what the service writes (``world.adapte
 - a status takes vreplicas from a pod that serves them only for pods whose adapters are prepared;
 - a pod is told to drain only once the pods that the vpod publishes serve it, or had
   ``prepareTimeoutSeconds`` to begin;
-- a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``.
+- a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``;
+- a rollout evicts a pod whose adapter serves only after the deadline of its mark.
 
 Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders. What
 leaves a pool because its vpod goes to another one is not handed over: their leaders may differ. Nor
@@ -24,6 +25,9 @@ from extender.lab.simulation.world.adapters import SimulatedAdapter
 from extender.lab.simulation.world.callers import GROUP, KIND
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
+from extender.model.decode import pod_from
+from extender.model.eviction import eviction_of
+from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
 CALLERS: Final = f"@{KIND.lower()}.{GROUP}"
@@ -44,12 +48,16 @@ class HandoverChecker(Checker):
         """(pod, vpod) -> since when it is told to serve."""
         self.checked = 0
         """Moves of served vreplicas that were compared."""
+        self.rolled_out = 0
+        """Pods that a rollout has evicted."""
 
     def pod_changed(self, before: Obj | None, after: Obj | None, old: Pod | None) -> None:
         """A pod was written, or has gone."""
         name = (after or before or {})["metadata"]["name"]
         was, told = assignment_of(before), assignment_of(after)
         self._note(name, after, told)
+        if old is not None and after is not None and by_service() and not old.deleting:
+            self._check_eviction(name, after)
         if old is None or after is None or told is None or was is None:
             return
         if not by_service() or self._two_lead() or was["uid"] != told["uid"]:
@@ -132,6 +140,24 @@ class HandoverChecker(Checker):
             waited = told is not None and self._clock() - told > pool.prepare_timeout_s - 1.0
             if adapter is not None and not waited and key not in adapter.serving:
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
+
+    def _check_eviction(self, name: str, pod: Obj) -> None:
+        """The service has written a pod, and perhaps evicted it for a rollout."""
+        adapter = self._circumstances.adapter(name)
+        known = pod_from(pod)
+        eviction = eviction_of(known)
+        if not known.deleting or eviction is None or eviction.reason is not MoveReason.ROLLOUT:
+            return
+        if adapter is None or not adapter.is_well or not known.ready:
+            return
+        self.rolled_out += 1
+        serving = [key for key in adapter.serving if not key.endswith(CALLERS)]
+        waited_s = self._circumstances.now_of(ACTOR.get()) - eviction.first_s
+        shortest_s = self._stored.pool(known.pool.partition("/")[2]).prepare_timeout_s
+        if serving and waited_s < shortest_s:
+            self._violated(
+                f"a rollout evicts {name} after {waited_s:.0f} s, and it serves {serving}"
+            )
 
     def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:
         if key.endswith(CALLERS):

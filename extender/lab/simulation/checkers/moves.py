@@ -33,7 +33,15 @@ STILL_SERVES_S: Final = EXCUSED_S + 2.0
 """For so long a pod that is no longer Ready may still count as Ready: while the service excuses it,
 and for a margin in which the service collects changes.
 """
-OF_CALLERS: Final = ("Drain", "Evicted", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
+OF_CALLERS: Final = (
+    "Drain",
+    "Evicted",
+    "Rollout",
+    "OrdinalGone",
+    "Overcommit",
+    "Reschedule",
+    "Compaction",
+)
 """The reasons that may take a vreplica of a caller off a pod. Policy never moves those."""
 
 
@@ -145,6 +153,7 @@ class MoveChecker(Checker):
         by_reason: dict[str, bool] = {
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
             "Evicted": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
+            "Rollout": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
             "OrdinalGone": name not in pool.names
             or holds(f"gone {name}")
             or holds(f"pool {vpod.key}"),

@@ -1,15 +1,17 @@
 """``Drains``: once everything is at rest, pods of pools that hand shares over are drained or
-evicted, one after another, and their pools may grow. All adapters keep the contract then, so no
-share may be out of service (I7). At times the leader is killed meanwhile.
+evicted, one after another, and their pools may grow. Then a pool whose rollouts are handed over is
+rolled out. All adapters keep the contract then, so no share may be out of service (I7). At times
+the leader is killed meanwhile.
 """
 
 import asyncio
 from typing import Final
 
-from extender.kube.api import ADAPTERPOOLS, PODS, Obj
+from extender.kube.api import ADAPTERPOOLS, PODS, STATEFULSETS, Obj
 from extender.lab.clock import wall_clock
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.workload.evictions import evict
+from extender.lab.simulation.workload.operators import upgrade
 from extender.lab.simulation.world.facts import MARKS, is_ready
 from extender.lab.simulation.world.scale import NS, pool_of
 from extender.model.decode import pod_from, pool_from
@@ -23,6 +25,8 @@ EVICTION_TRIES: Final = 60
 DRAINED_S: Final = 60.0
 """For a drain without a killed leader."""
 SETTLED_S: Final = 5.0
+ROLLOUT_LOOKS: Final = 240
+"""After so many looks, one each ``SETTLED_S``, a rollout is left alone."""
 
 
 class Drains:
@@ -56,14 +60,45 @@ class Drains:
             world.trace(f"calm: pod {name} is drained")
             await self._mark(name, "true")
             if rng.random() < KILL_SHARE:
-                await asyncio.sleep(rng.random())
-                for replica in world.replicas[:]:
-                    if replica.service.leadership.leads(object_key(NS, pool_of(name))):
-                        world.kill(replica)
-                        world.start_replica()
+                await self._kill_leader(pool_of(name), rng.random())
             await asyncio.sleep(DRAINED_S)
             await self._mark(name, None)
             await asyncio.sleep(SETTLED_S)
+
+    async def roll_out(self) -> None:
+        """Roll out a pool whose rollouts are handed over, and wait for the end. A pool without a
+        node for its surge may never end it.
+        """
+        world = self._scene.world
+        rng = world.rng("rollout")
+        pools = [
+            name
+            for name, pool in zip(world.scale.pool_names, world.scale.pools, strict=True)
+            if "rollout" in pool and (NS, name) in world.stored(ADAPTERPOOLS)
+        ]
+        if not pools:
+            return
+        pool, kills = rng.choice(pools), rng.random() < KILL_SHARE
+        world.trace(f"calm: pool {pool} is rolled out")
+        await self._scene.merge(ADAPTERPOOLS, NS, pool, {"spec": {"maxPods": None}})
+        await upgrade(self._scene, pool, "calm")
+        if kills:
+            await self._kill_leader(pool, rng.uniform(0.0, 30.0))
+        for _ in range(ROLLOUT_LOOKS):
+            await asyncio.sleep(SETTLED_S)
+            if _is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
+                break
+        else:
+            world.trace(f"calm: pool {pool} is not rolled out in time")
+
+    async def _kill_leader(self, pool: str, after_s: float) -> None:
+        """Kill the pool's leader, and start another replica."""
+        await asyncio.sleep(after_s)
+        world = self._scene.world
+        for replica in world.replicas[:]:
+            if replica.service.leadership.leads(object_key(NS, pool)):
+                world.kill(replica)
+                world.start_replica()
 
     async def _evict(self, name: str) -> None:
         """Evict a pod. If that is allowed before its deadline, its adapter must serve nothing.
@@ -86,6 +121,14 @@ class Drains:
         if (NS, name) in self._scene.world.stored(PODS):
             patch = {"metadata": {"annotations": {MARKS[0]: value}}}
             await self._scene.merge(PODS, NS, name, patch)
+
+
+def _is_rolled_out(stateful_set: Obj) -> bool:
+    status = stateful_set.get("status") or {}
+    return bool(
+        status.get("observedGeneration") == stateful_set["metadata"]["generation"]
+        and status.get("updatedReplicas") == status.get("readyReplicas") == status.get("replicas")
+    )
 
 
 def _stays(pod: Obj) -> bool:

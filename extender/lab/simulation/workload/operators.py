@@ -87,13 +87,17 @@ class Operators:
         return True
 
     async def _upgrade(self) -> bool:
-        """Roll out a new version of the adapters. The StatefulSet replaces one pod after the other,
-        from the highest ordinal down.
+        """Roll out a new version of the adapters. One pod after the other is replaced, from the
+        highest ordinal down.
         """
         self._versions += 1
-        pool = self._scene.pool_name()
-        stateful_set = await self._scene.world.cluster.get(STATEFULSETS, NS, pool)
-        annotations = stateful_set["spec"]["template"]["metadata"].setdefault("annotations", {})
-        annotations["adapters/version"] = str(self._versions)
-        await self._scene.world.cluster.update(STATEFULSETS, NS, pool, stateful_set)
+        await upgrade(self._scene, self._scene.pool_name(), str(self._versions))
         return True
+
+
+async def upgrade(scene: Scene, pool: str, version: str) -> None:
+    """Give the pool's StatefulSet a pod template of another version."""
+    stateful_set = await scene.world.cluster.get(STATEFULSETS, NS, pool)
+    annotations = stateful_set["spec"]["template"]["metadata"].setdefault("annotations", {})
+    annotations["adapters/version"] = version
+    await scene.world.cluster.update(STATEFULSETS, NS, pool, stateful_set)

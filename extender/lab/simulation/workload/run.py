@@ -150,11 +150,13 @@ class Workload:
             world.start_replica()
 
     async def drain_pods(self) -> None:
-        """Once everything has settled: drain pods, if their pools hand shares over (the part
-        handoff).
+        """Once everything has settled: drain pods, and roll a pool out, if their pools hand
+        shares over (the part handoff).
         """
         if self._hands_over:
-            await Drains(self._scene).run()
+            drains = Drains(self._scene)
+            await drains.run()
+            await drains.roll_out()
 
     async def pods_leave(self) -> list[str]:
         """Once everything has settled: one node gets a taint, if pools evict pods (the part

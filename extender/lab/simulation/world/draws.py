@@ -83,6 +83,8 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
     if "handoff" in parts:
         dice = random.Random(f"{seed}/handoff")
         pools = tuple({**pool, "handoff": _drawn_handoff(dice)} for pool in scale.pools)
+        dice = random.Random(f"{seed}/rollout")
+        pools = tuple(_with_rollout(pool, dice) for pool in pools)
         scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
@@ -108,6 +110,14 @@ def _drawn_handoff(rng: random.Random) -> Obj:
         "drainTimeoutSeconds": rng.choice((3, 10, 60)),
     }
     return {"mode": mode, **timeouts}
+
+
+def _with_rollout(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool, for half of those that hand shares over with rollouts that do."""
+    surge, hands_over = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
+    if not hands_over or pool["handoff"]["mode"] != "Overlap":
+        return pool
+    return {**pool, "rollout": {"strategy": "HandedOver", "surge": surge}}
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:

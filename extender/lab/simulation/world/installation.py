@@ -31,6 +31,8 @@ async def install(cluster: Cluster, scale: Scale) -> None:
         spec["maxPods"] = scale.max_pods
     for pool, more in zip(scale.pool_names, scale.pools, strict=True):
         stateful_set = stateful_set_object(pool, namespace=NS, replicas=0, pool="")
+        if "rollout" in more:
+            stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
         await cluster.create(STATEFULSETS, NS, stateful_set)
         sources = {"sources": [streams.source(pool)]} if scale.sources else {}
         await cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more, **sources}))

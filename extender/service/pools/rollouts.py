@@ -1,0 +1,210 @@
+"""``Rollouts``: the leader's loop that replaces the pods of an old revision, pod by pod, in pools
+with ``spec.rollout.strategy: HandedOver``.
+
+``engine.scaling.rollout`` says which pod is next, from what is stored. This loop marks it, and
+evicts it once it carries nothing or its deadline has passed. In between, the evictor hands its
+shares over, and the autoscaler makes room. The loop remembers only its pace after a refusal, so any
+next leader goes on.
+
+Each look decides the pool's condition ``RollingOut``, as the descheduler does ``PodsMisplaced``. A
+pool that has not opted in has no such condition. If the same thing holds a rollout up for
+``STUCK_S``, an event says so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from extender.engine.scaling.rollout import (
+    ROLLING_OUT,
+    RolloutReason,
+    RolloutStep,
+    next_step,
+)
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.kube.api import PODS, ApiError, PatchType
+from extender.kube.events import EventRecorder, ObjectReference, clean_note
+from extender.kube.fence import PoolApi
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.counted import counted_are
+from extender.model.decode import pod_from
+from extender.model.event_reasons import EventReason
+from extender.model.eviction import Eviction, encode_eviction, eviction_of
+from extender.model.moves import MoveReason
+from extender.model.names import API_VERSION, EVICTING_ANNOTATION
+from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
+from extender.service.placing.placer import ScaleTrigger
+from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
+from extender.service.watching.caches import Caches
+from extender.service.watching.sources import PoolCondition
+from extender.telemetry.metrics import Metrics
+
+log: Final = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+"""How often a pool is looked at, if nothing about it changes."""
+SETTLE_S: Final = 0.1
+"""Pause after a change, so that a burst of changes becomes one look."""
+STUCK_S: Final = 300.0
+
+
+@dataclass(slots=True)
+class _Pace(EvictionPace):
+    """``waits``: the reason and note of the last look. ``since``: when they came (event loop's
+    time). ``told``: whether an event has said so.
+    """
+
+    waits: tuple[str, str] = ("", "")
+    since: float = 0.0
+    told: bool = False
+
+
+class Rollouts:
+    """Replaces pods until cancelled. ``now``: epoch seconds."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        autoscaler: ScaleTrigger,
+        *,
+        fenced: PoolApi,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        now: Callable[[], float],
+    ) -> None:
+        self._caches = caches
+        self._autoscaler = autoscaler
+        self._fenced = fenced
+        self._recorder = recorder
+        self._evictions = PodEvictions(fenced, recorder, metrics)
+        self._now = now
+        self._paces: dict[str, _Pace] = {}
+        """By pool key, for pools that have opted in."""
+        self._conditions: dict[str, PoolCondition] = {}
+        self._changed = asyncio.Event()
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+        caches.pools.add_event_handler(self._pool_changed)
+
+    def condition(self, key: str) -> PoolCondition | None:
+        """The condition RollingOut of a pool as of the last look; None if it has not opted in."""
+        return self._conditions.get(key)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        pod = new or old
+        if pod is not None and pod.pool in self._paces:
+            self._changed.set()
+
+    def _stateful_set_changed(self, _old: StatefulSet | None, _new: StatefulSet | None) -> None:
+        if self._paces:
+            self._changed.set()
+
+    def _pool_changed(self, _old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if self._paces or (new is not None and new.rolls_out):
+            self._changed.set()
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Look at the bucket's pools whenever something changes, until cancelled."""
+        try:
+            while True:
+                self._changed.clear()
+                for key in [key for key in self._caches.state.pools if bucket.has(key)]:
+                    await self._look(key)
+                try:
+                    async with asyncio.timeout(LOOK_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+                await asyncio.sleep(SETTLE_S)
+        finally:
+            for key in [key for key in self._paces if bucket.has(key)]:
+                self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._paces.pop(key, None)
+        self._conditions.pop(key, None)
+
+    async def _look(self, key: str) -> None:
+        state = self._caches.state.pools.get(key)
+        pool = state.adapter_pool if state is not None else None
+        if state is None or pool is None or pool.deleting or not pool.rolls_out or state.taken_by:
+            self._forget(key)
+            return
+        now = asyncio.get_running_loop().time()
+        pace = self._paces.setdefault(key, _Pace(now))
+        step = self._with_room(state, next_step(state, self._now()))
+        if step.mark is not None:
+            await self._mark(pool, step.mark)
+        elif step.evict is not None and now >= pace.next_at:
+            await self._evict(pool, step.evict, pace, overdue=step.overdue)
+        elif step.evict is None:
+            pace.refused = None
+        self._tell(pool, step, pace)
+
+    def _with_room(self, state: PoolState, step: RolloutStep) -> RolloutStep:
+        """The step, or the wait for the pool to grow before another pod is handed over."""
+        if step.mark is None or step.mark.evicting_text is not None:
+            return step
+        plan = plan_scale(state, partial(self._caches.state.selects, state.key))
+        replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
+        if plan is None or plan.wanted <= replicas:
+            return step
+        self._autoscaler.trigger(state.key)
+        note = f"waits: {counted_are(plan.wanted, 'pod')} needed, to have room for a pod's shares"
+        return RolloutStep(RolloutReason.WAITING_FOR_ROOM, note)
+
+    async def _mark(self, pool: AdapterPool, pod: AdapterPod) -> None:
+        """Write that a rollout replaces the pod. After a failure, the next look tries again."""
+        now_s, known = self._now(), eviction_of(pod)
+        mark = Eviction(known.first_s if known is not None else now_s, now_s, MoveReason.ROLLOUT)
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": pod.resource_version,
+            "annotations": {EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
+        }
+        try:
+            reply = await self._fenced(pool.key).patch(
+                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
+            )
+        except ApiError as error:
+            log.info("pod %s is not marked for a rollout: %s", pod.key, error)
+        else:
+            self._caches.pods.written(pod_from(reply))
+
+    async def _evict(
+        self, pool: AdapterPool, pod: AdapterPod, pace: _Pace, *, overdue: bool
+    ) -> None:
+        note = "it is of an old revision"
+        if overdue:
+            note += "; what it still has was not handed over in time, and is down until it is back"
+        why = WhyEvicted(
+            note,
+            "is of an old revision",
+            EventReason.ROLLED_OUT_UNSERVED if overdue else EventReason.ROLLED_OUT,
+            EventReason.ROLLOUT_REFUSED,
+            "rbac.rollouts",
+        )
+        await self._evictions.evict(pool, pod, why, pace, 0.0)
+
+    def _tell(self, pool: AdapterPool, step: RolloutStep, pace: _Pace) -> None:
+        """Note the condition, and send an event if the rollout is stuck."""
+        reason, note = str(step.reason), step.note
+        if pace.refused is not None:
+            reason, note = pace.refused[0], f"{note}; not evicted: {pace.refused[1]}"
+        under_way = step.reason is not RolloutReason.UP_TO_DATE
+        self._conditions[pool.key] = (ROLLING_OUT, under_way, reason, clean_note(note))
+        now = asyncio.get_running_loop().time()
+        if pace.waits != (reason, note):
+            pace.waits, pace.since, pace.told = (reason, note), now, False
+        if under_way and not pace.told and now - pace.since >= STUCK_S:
+            pace.told = True
+            self._recorder.event(
+                ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
+                reason=EventReason.ROLLOUT_WAITS,
+                note=note,
+                cause=reason,
+            )

@@ -1,0 +1,234 @@
+"""Rollouts in pools with ``spec.rollout.strategy: HandedOver``, with the whole service."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, Forbidden, PatchType
+from extender.model.eviction import Eviction, encode_eviction
+from extender.model.names import EVICTING_ANNOTATION
+from extender.service.pools.rollouts import STUCK_S
+from tests.service.placing.test_handovers import a_world, moved
+from tests.support.adapters import Adapters
+from tests.support.builders import NS
+from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+
+FORBIDDEN = Forbidden(403, "Forbidden", "may not create pods/eviction")
+HANDED_OVER = {"strategy": "HandedOver"}
+
+
+@asynccontextmanager
+async def rolling(
+    *, rollout: dict[str, Any] | None = None, strategy: str = "OnDelete", **pool
+) -> AsyncIterator[tuple[World, Controller, Adapters]]:
+    """Three pods with four VPods of 3 between them, all served, before a rollout."""
+    world = await a_world(rollout={**HANDED_OVER, **(rollout or {})}, **pool)
+    await with_strategy(world, strategy)
+    async with controlled(world) as (controller, known), world.serving():
+        for name in "abcd":
+            await world.vpod(name, 3)
+        await until(all_served(known))
+        yield world, controller, known
+
+
+def all_served(known: Adapters):
+    async def is_so() -> bool:
+        served = [count for mine in known.serving.values() for count in mine.values()]
+        return sum(served) >= 12
+
+    return is_so
+
+
+def has_revision(world: World, *wanted: str):
+    async def is_so() -> bool:
+        return set((await revisions(world)).values()) == set(wanted)
+
+    return is_so
+
+
+async def condition(world: World) -> tuple[str, str, str]:
+    """Status, reason and message of RollingOut; empty texts if there is none."""
+    pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
+    for one in pool.get("status", {}).get("conditions", []):
+        if one["type"] == "RollingOut":
+            return one["status"], one["reason"], one["message"]
+    return "", "", ""
+
+
+async def test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere():
+    async with rolling() as (world, controller, known):
+        controller.roll_out("r2")
+        await until(has_revision(world, "r2"), timeout_s=300)
+        await until(all_served(known))
+        assert controller.deleted[:3] == ["dispatcher-2", "dispatcher-1", "dispatcher-0"]
+        assert controller.down_most == 1
+        assert (await moved(world))[0] == "Rollout"
+        reasons = [one["note"] for one in await world.events("RolledOut")]
+        assert len(reasons) == 3
+        await asyncio.sleep(2)
+        assert (await condition(world))[:2] == ("False", "UpToDate")
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_a_pool_without_room_grows_by_the_surge_before_a_pod_is_marked():
+    async with rolling(slots=4, minPods=0) as (world, controller, _):
+        controller.broken.add("r2")
+        controller.roll_out("r2")
+        await until(world.has_replicas(4))
+        await asyncio.sleep(60)
+        assert await world.replicas() == 4
+        marks = [await annotation(world, i, EVICTING_ANNOTATION) for i in range(4)]
+        assert marks == [None] * 4
+        assert controller.deleted == []
+        assert "dispatcher-3, of the newest revision, is not Ready" in (await condition(world))[2]
+
+
+async def test_a_pool_without_room_shrinks_again_after_the_rollout():
+    async with rolling(slots=4, minPods=0, scaleDownPeriodSeconds=20) as (world, controller, known):
+        assert await world.replicas() == 3
+        controller.roll_out("r2")
+        await until(world.has_replicas(4))
+        assert controller.deleted == []
+        await until(has_revision(world, "r2"), timeout_s=300)
+        await until(world.has_replicas(3), timeout_s=900)
+        await until(all_served(known))
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_without_surge_a_pool_without_room_does_not_grow_and_is_told():
+    limits = {"handoff": {"prepareTimeoutSeconds": 5, "drainTimeoutSeconds": 5}}
+    pool = {"rollout": {"surge": 0}, "slots": 4, "minPods": 0, **limits}
+    async with rolling(**pool) as (world, controller, _):
+        controller.roll_out("r2")
+        await until(world_event(world, "RolledOutUnserved"), timeout_s=120)
+        assert await world.replicas() == 3
+
+
+def world_event(world: World, reason: str):
+    async def is_so() -> bool:
+        return bool(await world.events(reason))
+
+    return is_so
+
+
+async def test_a_rollout_whose_first_new_pod_does_not_get_ready_stops_and_is_told():
+    async with rolling() as (world, controller, known):
+        controller.broken.add("r2")
+        controller.roll_out("r2")
+        await asyncio.sleep(STUCK_S + 60)
+        assert controller.deleted == ["dispatcher-2"]
+        status, reason, message = await condition(world)
+        assert (status, reason) == ("True", "PodNotReady")
+        assert "dispatcher-2, of the newest revision, is not Ready" in message
+        (event,) = await world.events("RolloutWaits")
+        assert "dispatcher-2" in event["note"]
+        controller.roll_out("r3")
+        await until(has_revision(world, "r3"), timeout_s=300)
+        assert controller.down_most == 1
+    assert known.gaps == []
+
+
+async def test_a_rollout_that_is_taken_back_leaves_the_pods_that_were_not_replaced():
+    async with rolling() as (world, controller, known):
+        controller.broken.add("r2")
+        controller.roll_out("r2")
+        await asyncio.sleep(30)
+        controller.roll_out("r1")
+        await until(has_revision(world, "r1"))
+        assert controller.deleted == ["dispatcher-2", "dispatcher-2"]
+    assert known.gaps == []
+
+
+async def test_a_statefulset_that_is_not_on_delete_is_left_alone_and_told():
+    async with rolling(strategy="RollingUpdate") as (world, controller, _):
+        controller.roll_out("r2")
+        await asyncio.sleep(60)
+        assert controller.deleted == []
+        status, reason, message = await condition(world)
+        assert (status, reason) == ("True", "NotOnDelete")
+        assert "OnDelete" in message
+
+
+@pytest.mark.parametrize("rollout", [{"strategy": "AsIs"}, None], ids=["AsIs", "absent"])
+async def test_a_pool_that_has_not_opted_in_is_left_alone_and_has_no_condition(rollout):
+    world = await a_world(**({"rollout": rollout} if rollout is not None else {}))
+    await with_strategy(world)
+    async with controlled(world) as (controller, _), world.serving():
+        await world.vpod("a", 3)
+        await asyncio.sleep(10)
+        controller.roll_out("r2")
+        await asyncio.sleep(1)
+        writes = len(world.api.writes())
+        await asyncio.sleep(120)
+        assert len(world.api.writes()) == writes
+        assert controller.deleted == []
+        assert await condition(world) == ("", "", "")
+
+
+async def test_the_next_leader_goes_on_with_the_pod_that_is_marked():
+    world = await a_world(rollout=HANDED_OVER)
+    await with_strategy(world)
+    async with controlled(world, delay_s=dict.fromkeys(range(3), 3.0)) as (controller, known):
+        async with world.serving():
+            for name in "abcd":
+                await world.vpod(name, 3)
+            await until(all_served(known))
+            controller.roll_out("r2")
+
+            async def is_marked() -> bool:
+                return await annotation(world, 2, EVICTING_ANNOTATION) is not None
+
+            await until(is_marked)
+            mark = await annotation(world, 2, EVICTING_ANNOTATION)
+        async with world.serving():
+            await asyncio.sleep(2)
+            assert await annotation(world, 2, EVICTING_ANNOTATION) == mark
+            await until(has_revision(world, "r2"), timeout_s=600)
+    assert controller.deleted == ["dispatcher-2", "dispatcher-1", "dispatcher-0"]
+    assert known.gaps == []
+
+
+async def test_without_the_right_to_evict_nothing_is_evicted_and_the_condition_says_how():
+    async with rolling() as (world, controller, _):
+        world.api.fail("evict", "pods", before=FORBIDDEN, times=1000)
+        controller.roll_out("r2")
+        await asyncio.sleep(60)
+        assert controller.deleted == []
+        _, reason, message = await condition(world)
+        assert reason == "EvictionForbidden"
+        assert "rbac.rollouts" in message
+        assert await world.events("RolloutRefused")
+
+
+async def test_a_rollout_waits_for_an_eviction_of_another_pod():
+    async with rolling() as (world, controller, _):
+        now = world.cluster.server.now()
+        uid = (await world.pod_object(0))["metadata"]["uid"]
+        await world.annotate(0, **{EVICTING_ANNOTATION: encode_eviction(Eviction(now, now), uid)})
+        controller.roll_out("r2")
+        await asyncio.sleep(30)
+        assert controller.deleted == []
+        assert (await condition(world))[1] == "PodEvicted"
+
+
+async def test_a_rollout_that_is_switched_off_gives_its_pod_back():
+    async with rolling() as (world, controller, known):
+        world.api.fail("evict", "pods", before=FORBIDDEN, times=1000)
+        controller.roll_out("r2")
+        await asyncio.sleep(30)
+        assert await annotation(world, 2, EVICTING_ANNOTATION) is not None
+        await world.cluster.patch(
+            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"rollout": None}}, patch_type=PatchType.MERGE
+        )
+        await asyncio.sleep(400)
+        assert await annotation(world, 2, EVICTING_ANNOTATION) is None
+        assert await condition(world) == ("", "", "")
+    assert known.gaps == []
