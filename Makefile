@@ -28,7 +28,7 @@ help: ## List the targets
 
 .PHONY: run
 run: $(VENV)/stamp-run ## The whole system on an embedded cluster, with a live table (ARGS="--once -o json" ends by itself)
-	@$(BIN)/vreplica run $(ARGS)
+	@PYTHONPATH=clients/python $(BIN)/vreplica run $(ARGS)
 
 .PHONY: test
 test: $(VENV)/stamp-test ## Unit, property, contract and service tests (no cluster, no Go)

@@ -42,9 +42,44 @@ from extender.lab.controllers.node_lifecycle import (
 from extender.lab.controllers.stateful_set import StatefulSetController
 from extender.lab.controllers.volumes import PersistentVolumeController
 from extender.lab.informer import Informer
-from extender.model.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
+from extender.model.names import (
+    EVICTION_WEBHOOK_NAME,
+    OWN_NAMESPACE,
+    POOL_LABEL,
+    SCHEDULER_NAME,
+    SLOTS_RESOURCE,
+    ZONE_LABEL,
+)
 
 CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+EVICTION_WEBHOOK: Final[Obj] = {
+    "metadata": {"name": SCHEDULER_NAME},
+    "webhooks": [
+        {
+            "name": EVICTION_WEBHOOK_NAME,
+            "clientConfig": {
+                "service": {
+                    "namespace": OWN_NAMESPACE,
+                    "name": "vreplica-webhook",
+                    "path": "/evict",
+                }
+            },
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods/eviction"],
+                    "operations": ["CREATE"],
+                }
+            ],
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 5,
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+"""What the chart registers where adapters are served. The shipped base manifests do not have it."""
 _SYSTEM: Final = ("system:masters", "system:authenticated")
 
 

@@ -39,6 +39,10 @@ EVICTING_ANNOTATION: Final = "vreplica.dev/evicting"
 """On an adapter pod: somebody tries to evict it (``model.eviction``). The webhook writes it, and
 the service removes it.
 """
+EVICTION_WEBHOOK_NAME: Final = "evictions.vreplica.dev"
+"""The webhook that evictions of adapter pods wait for, as the chart registers it. The API server
+names it in a refusal.
+"""
 UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
 ALLOW_DELETION_ANNOTATION: Final = "vreplica.dev/allow-deletion"
 """On an AdapterPool: allows its deletion although VPods use it."""

@@ -13,11 +13,13 @@ The reasons are those of three strategies of kubernetes-sigs/descheduler, for ad
   have them. This happens when a zone was lost and comes back. The descheduler counts pods; here the
   vreplicas of each vpod count (``ZoneRule``).
 
-A pod is not drained before. Its ordinal keeps its ledger and comes back elsewhere with what it
-held, as in a rolling update: that interrupts its vreplicas for seconds, and changes no placement. A
-drain would move each vreplica twice, and need room for all of them. Who cannot bear the
-interruption drains the pod by annotation. Pods that are not Ready are evicted first, even if others
-are not Ready either: their eviction interrupts nothing. Then go those with the fewest vreplicas.
+A pod is not drained before, unless its pool hands shares over (``handoff.mode: Overlap``): then its
+eviction waits, like anybody else's. Its ordinal keeps its ledger and comes back elsewhere with what
+it held, as in a rolling update: that interrupts its vreplicas for seconds, and changes no
+placement. A drain would move each vreplica twice, and need room for all of them. Who cannot bear
+the interruption drains the pod by annotation. Pods that are not Ready are evicted first, even if
+others are not Ready either: their eviction interrupts nothing. Then go those with the fewest
+vreplicas.
 
 Nothing is evicted in a circle. As with the descheduler's ``minPodAge``, a pod must have existed for
 minPodAgeSeconds. This limit needs no memory, so it holds for every next leader too. A pod is only

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.lab.simulation.world.installation import EVICTION_WEBHOOK
+from extender.lab.embedded import EVICTION_WEBHOOK
 from tests.manifests.chart import RenderFailed, Values, objects, render
 from tests.manifests.test_chart_schedule import BY_TOKEN, config_of, pod_of, rendered, rules_of
 from tests.support.configs import config_from

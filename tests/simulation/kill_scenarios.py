@@ -22,6 +22,7 @@ from extender.kube.api import (
     VPODS,
     Obj,
     Resource,
+    TooManyRequests,
 )
 from extender.lab.faults import CALM, FaultRates
 from extender.lab.simulation.world.facts import PLACEMENTS
@@ -30,6 +31,8 @@ from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.service.pools.leadership import SHARE_AFTER_S
 from tests.simulation.kill_run import Run
 
+EVICT_AGAIN_S: Final = 5.0
+"""As kubectl drain."""
 DOUBT_S: Final = 35.0
 """What lost answers leave reserved ends by itself after 30 s."""
 KNATIVE: Final = Path(__file__).parents[1] / "contract" / "knative"
@@ -130,6 +133,29 @@ async def _assign(run: Run) -> None:
     await run.resize(0, 4)
     await run.settled()
     await run.patch(ADAPTERPOOLS, NAME, {"spec": {"handoff": None}})
+    await run.settled()
+
+
+async def _hand_over(run: Run) -> None:
+    """A pod is evicted until it carries nothing, and its adapter has let go. All adapters keep the
+    contract.
+    """
+    run.world.adapters.calm_down()
+    await run.start()
+    await run.until(lambda: run.replicas() == 3, "three pods are asked for")
+    await run.settled()
+    await run.vpods(3, 3, weights=(1,))
+    await run.settled()
+    run.arm()
+    while True:
+        try:
+            await run.world.cluster.evict(NS, "dispatcher-1")
+        except TooManyRequests:
+            await asyncio.sleep(EVICT_AGAIN_S)
+        else:
+            break
+    assert not run.world.adapters.serves("dispatcher-1")
+    await asyncio.sleep(0.5)
     await run.settled()
 
 
@@ -379,6 +405,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             moves=frozenset({"Load"}),
         ),
         Scenario("assign", _assign, _scale(handoff={})),
+        Scenario(
+            "hand over",
+            _hand_over,
+            _scale(min_pods=3, handoff={"mode": "Overlap"}),
+            moves=frozenset({"Evicted"}),
+        ),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
         Scenario("no lease", _no_lease),

@@ -13,7 +13,7 @@ from extender.kube.api import (
     TooManyRequests,
 )
 from extender.lab.apiserver.admission import WebhookCall
-from extender.lab.simulation.world.installation import EVICTION_WEBHOOK
+from extender.lab.embedded import EVICTION_WEBHOOK
 from tests.kube.fakes import give_list
 from tests.support.builders import NS
 from tests.support.service import World

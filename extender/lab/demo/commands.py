@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from extender.config.kube_scheduler_file import load_configuration
+from extender.lab.demo.adapters import DemoAdapters, load_worker
 from extender.lab.demo.local import LocalCluster, LocalSystem
 from extender.lab.demo.story import Census, Story, Tell
 from extender.lab.demo.view import View
@@ -40,12 +41,24 @@ async def run_demo(options: DemoOptions) -> int:
     kubeconfig cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
-        async with LocalSystem(seed=options.seed, directory=Path(directory)) as system:
+        worker = None if options.empty else load_worker()
+        async with LocalSystem(
+            seed=options.seed, directory=Path(directory), adapters=worker is not None
+        ) as system:
             if options.kubeconfig_out:
                 system.local.write_kubeconfig(Path(options.kubeconfig_out))
             census = Census()
             system.local.spawn(census.follow(system.local.cluster), "census")
-            view = View(census, _urls(system), system.node_of)
+            adapters = None
+            if worker is not None and system.adapter_access is not None:
+                adapters = DemoAdapters(worker, system.adapter_access)
+                system.local.spawn(adapters.follow(system.local.cluster), "adapters")
+            view = View(
+                census,
+                _urls(system),
+                system.node_of,
+                adapters.work if adapters is not None else None,
+            )
             quiet = options.show is not None
             with contextlib.ExitStack() as stack:
                 tell: Tell = view.tell
@@ -57,7 +70,7 @@ async def run_demo(options: DemoOptions) -> int:
                     tell = _printer(sys.stderr if quiet else sys.stdout)
                     for line in _urls(system):
                         tell(line)
-                story = Story(system, census, tell)
+                story = Story(system, census, tell, adapters)
                 if options.empty:
                     await story.add_nodes()
                     tell("no pool and no vpods yet: apply yours; everything stays up until Ctrl-C")
@@ -67,7 +80,7 @@ async def run_demo(options: DemoOptions) -> int:
                         tell("the story is told; everything stays up until Ctrl-C")
                 if not options.once:
                     await asyncio.get_running_loop().create_future()
-            result = _result(system, census, story)
+            result = _result(system, census, story, adapters)
     if options.show is not None:
         options.show(result)
     else:
@@ -75,9 +88,19 @@ async def run_demo(options: DemoOptions) -> int:
     return 0
 
 
-def _result(system: LocalSystem, census: Census, story: Story) -> dict[str, object]:
+def _result(
+    system: LocalSystem, census: Census, story: Story, adapters: DemoAdapters | None
+) -> dict[str, object]:
     service = system.running
+    worked: dict[str, object] = {}
+    if adapters is not None:
+        worked = {
+            "vreplicasHandedOver": story.handed_over,
+            "longestPauseSeconds": round(story.pause_s, 3),
+            "piecesOfWork": adapters.work.done,
+        }
     return {
+        **worked,
         "nodes": len(census.nodes),
         "pods": len(census.pods),
         "vpods": len(census.vpods),

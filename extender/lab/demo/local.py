@@ -14,14 +14,22 @@ import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from extender.config.kube_scheduler import SchedulerConfig
 from extender.config.kube_scheduler_file import load_configuration
-from extender.config.model import ClientConnectionConfig, Config, LeaderElectionConfig, ServerConfig
+from extender.config.model import (
+    AdaptersConfig,
+    ClientConnectionConfig,
+    Config,
+    LeaderElectionConfig,
+    ServerConfig,
+    ServingTlsConfig,
+)
 from extender.kube.api import (
     CRDS,
     LEASES,
@@ -38,7 +46,7 @@ from extender.kube.client import KubeApi
 from extender.kube.serving.sockets import host_port
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
-from extender.lab.embedded import ControllerSettings, EmbeddedCluster
+from extender.lab.embedded import EVICTION_WEBHOOK, ControllerSettings, EmbeddedCluster
 from extender.lab.http.server import HttpApiServer
 from extender.lab.informer import Informer
 from extender.lab.scheduler.extender_transport import AiohttpTransport
@@ -50,6 +58,7 @@ from extender.service.app import Service
 from extender.shipped import manifests
 from webhook.cli import Webhook
 from webhook.settings import Settings
+from webhook.x509 import first_certificate_in, new_authority, new_serving
 
 SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
@@ -166,14 +175,29 @@ class LocalCluster:
             self.embedded.recover_node(name)
 
 
+@dataclass(frozen=True, slots=True)
+class AdapterAccess:
+    """How adapters reach the service. ``directory``: for their tokens."""
+
+    url: str
+    ca_file: Path
+    directory: Path
+
+
 class LocalSystem:
     """A ``LocalCluster`` with the CRDs, the webhook, the service and its kube-scheduler. An async
     context manager.
     """
 
-    def __init__(self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST) -> None:
-        """Everything listens on the address ``host``, and is reached there."""
+    def __init__(
+        self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST, adapters: bool = False
+    ) -> None:
+        """Everything listens on the address ``host``, and is reached there. ``adapters``: whether
+        the service has a listener for adapters, and evictions wait for them.
+        """
         self._host = host
+        self._adapters = adapters
+        self.adapter_access: AdapterAccess | None = None
         self.local = LocalCluster(seed=seed, host=host)
         self.service: Service | None = None
         self.kubeconfig = directory / "kubeconfig"
@@ -202,7 +226,10 @@ class LocalSystem:
             "crds/vpods.yaml",
             "base/webhook-configurations.yaml",
         ):
-            await create_all(self.local.cluster, deepcopy(manifests(name)))
+            documents = deepcopy(manifests(name))
+            if self._adapters:
+                _add_evictions(documents)
+            await create_all(self.local.cluster, documents)
         await create_namespace(self.local.cluster, OWN_NAMESPACE)
         for lease in deepcopy(manifests("base/lease.yaml")):
             await self.local.cluster.create(LEASES, OWN_NAMESPACE, lease)
@@ -255,6 +282,7 @@ class LocalSystem:
     async def _start_service(self) -> None:
         config = Config(
             server=ServerConfig(host=self._host, port=0),
+            adapters=await self._adapters_config() if self._adapters else AdaptersConfig(),
             leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
             client_connection=ClientConnectionConfig(),
         )
@@ -270,11 +298,35 @@ class LocalSystem:
             self.local.check()
             await asyncio.sleep(POLL_S)
 
+    async def _adapters_config(self) -> AdaptersConfig:
+        """Make an authority and a certificate for the listener for adapters."""
+        now = datetime.now(UTC)
+        authority = new_authority(now)
+        certificate = first_certificate_in(authority.cert_pem)
+        assert certificate is not None
+        serving = new_serving(certificate, authority.key_pem, [self._host], now)
+        files = {"ca.crt": authority.cert_pem, "crt": serving.cert_pem, "key": serving.key_pem}
+        paths = {name: self._directory / f"adapters.{name}" for name in files}
+        for name, pem in files.items():
+            paths[name].write_bytes(pem)
+        port = await _free_port(self._host)
+        url = f"https://{host_port(self._host, port)}"
+        self.adapter_access = AdapterAccess(url, paths["ca.crt"], self._directory)
+        tls = ServingTlsConfig(cert_file=str(paths["crt"]), key_file=str(paths["key"]))
+        return AdaptersConfig(host=self._host, port=port, tls=tls)
+
     def _scheduler_config(self) -> SchedulerConfig:
         (document,) = deepcopy(manifests("kube-scheduler/config.yaml"))
         for extender in document["extenders"]:
             extender["urlPrefix"] = f"{self.running.server.url}/v1"
         return load_configuration(json.dumps(document))
+
+
+def _add_evictions(documents: Sequence[Obj]) -> None:
+    """Register the webhook for evictions, as the chart does where adapters are served."""
+    for document in documents:
+        if document["kind"].startswith("Validating"):
+            document["webhooks"].append(deepcopy(EVICTION_WEBHOOK["webhooks"][0]))
 
 
 async def create_all(api: Api, objects: Sequence[Obj]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from extender.engine.state.availability import why_unserved
@@ -22,10 +23,13 @@ from extender.kube.api import (
     ListOptions,
     Obj,
     PatchType,
+    TooManyRequests,
 )
+from extender.lab.demo.adapters import DemoAdapters
 from extender.lab.demo.local import HEARTBEAT_ANNOTATION, LocalSystem, create_namespace
 from extender.lab.embedded import node_object, stateful_set_object
 from extender.lab.informer import Informer
+from extender.model.assignment import awaits_acknowledgement
 from extender.model.counted import counted, counted_are
 from extender.model.decode import node_from, pod_from, vpod_from
 from extender.model.ledger import ledger_slots
@@ -42,6 +46,8 @@ VPODS_COUNT: Final = 40
 VREPLICAS: Final = 8
 GROWN_VREPLICAS: Final = 30
 DELETED: Final = f"{POOL}-3"
+EVICTED: Final = f"{POOL}-5"
+EVICT_AGAIN_S: Final = 0.2
 FAILED: Final = "node-4"
 STEP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
@@ -165,13 +171,26 @@ class Census:
 
 
 class Story:
-    """Plays the story step by step. Each step waits until everything has settled again."""
+    """Plays the story step by step. Each step waits until everything has settled again.
+    ``adapters``: those that run in the pods; None: nobody works, and nothing is handed over.
+    """
 
-    def __init__(self, system: LocalSystem, census: Census, tell: Tell) -> None:
+    def __init__(
+        self,
+        system: LocalSystem,
+        census: Census,
+        tell: Tell,
+        adapters: DemoAdapters | None = None,
+    ) -> None:
         self._system = system
         self._api: Api = system.local.cluster
         self._census = census
         self._tell = tell
+        self._adapters = adapters
+        self.handed_over = 0
+        """vreplicas that have moved off the evicted pod."""
+        self.pause_s = 0.0
+        """For how long at most nobody worked for a vpod meanwhile."""
         self._started = time.monotonic()
         self.settled_s = 0.0
         """Seconds from the start of the story until everything settled for the last time."""
@@ -198,6 +217,12 @@ class Story:
             self._delete_pod,
             lambda: f"{self._census.placed_on(DELETED)} of {counted_are(had, 'vreplica')} back",
         )
+        if self._adapters is not None:
+            await self._step(
+                f"pod {EVICTED} is evicted, as by kubectl drain",
+                partial(self._evict, self._adapters),
+                self._how_handed_over,
+            )
         await self._step(f"node {FAILED} fails", self._fail_node, self._kept_there)
         before = self._census.placed_on(*self._pods_there())
         await self._step(
@@ -252,6 +277,7 @@ class Story:
         await self.add_nodes()
         for namespace in (POOL_NAMESPACE, *TENANTS):
             await create_namespace(self._api, namespace)
+        handoff = {"handoff": {"mode": "Overlap"}} if self._adapters is not None else {}
         stateful_set = stateful_set_object(POOL, namespace=POOL_NAMESPACE, replicas=0, pool=POOL)
         await self._api.create(STATEFULSETS, POOL_NAMESPACE, stateful_set)
         await self._api.create(
@@ -261,7 +287,7 @@ class Story:
                 "apiVersion": API_VERSION,
                 "kind": "AdapterPool",
                 "metadata": {"name": POOL, "namespace": POOL_NAMESPACE},
-                "spec": {"statefulSet": POOL, "slotsPerPod": SLOTS},
+                "spec": {"statefulSet": POOL, "slotsPerPod": SLOTS, **handoff},
             },
         )
 
@@ -286,7 +312,35 @@ class Story:
         await self._api.delete(PODS, POOL_NAMESPACE, DELETED)
         await self._until(lambda: key in self._census.pods and self._census.pods[key].uid != uid)
 
+    async def _evict(self, adapters: DemoAdapters) -> None:
+        """Evict a pod until that succeeds, once all adapters serve."""
+        key = f"{POOL_NAMESPACE}/{EVICTED}"
+        await self._until(lambda: all(map(self._serves, self._census.pods.values())))
+        uid, moved = self._census.pods[key].uid, self._census.moved
+        adapters.work.count_anew()
+        while True:
+            try:
+                await self._system.local.cluster.evict(POOL_NAMESPACE, EVICTED)
+            except TooManyRequests:
+                await asyncio.sleep(EVICT_AGAIN_S)
+            else:
+                break
+        self.handed_over = self._census.moved - moved
+        self.pause_s = adapters.work.longest_pause_s
+        await self._until(lambda: key in self._census.pods and self._census.pods[key].uid != uid)
+
+    @staticmethod
+    def _serves(pod: AdapterPod) -> bool:
+        """Return whether its adapter has acknowledged all that it is told."""
+        return not awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text)
+
+    def _how_handed_over(self) -> str:
+        return f"handed over, {self.pause_s:.2f} s idle at most"
+
     async def _fail_node(self) -> None:
+        if self._adapters is not None:
+            for name in self._pods_there():
+                self._adapters.kill(self._census.pods[f"{POOL_NAMESPACE}/{name}"].uid)
         patch = {"metadata": {"annotations": {HEARTBEAT_ANNOTATION: "stopped"}}}
         await self._api.patch(NODES, "", FAILED, patch, patch_type=PatchType.MERGE)
         await self._until(

@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from extender.lab.demo.adapters import Work
 from extender.lab.demo.story import SLOTS, Census
 from extender.model.counted import counted
 from extender.model.ledger import ledger_slots
@@ -27,12 +28,18 @@ class View:
     """Renders the census into the height of the terminal; if the output is no terminal, all of it.
     ``tell`` adds a line to the story.
 
-    ``node_of`` returns a node by its name, None if it is unknown.
+    ``node_of`` returns a node by its name, None if it is unknown. ``work``: of the adapters, if
+    there are any.
     """
 
     def __init__(
-        self, census: Census, urls: list[str], node_of: Callable[[str], Node | None]
+        self,
+        census: Census,
+        urls: list[str],
+        node_of: Callable[[str], Node | None],
+        work: Work | None = None,
     ) -> None:
+        self._work = work
         self._census = census
         self._node_of = node_of
         self._urls = urls
@@ -65,6 +72,8 @@ class View:
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
         below = [f"{', '.join(not_ready)} not Ready"] if not_ready else []
+        if self._work is not None:
+            below.append(f"the adapters have done {counted(self._work.done, 'piece')} of work")
         if unserved := sum(census.unserved.values()):
             below.append(f"nobody serves {counted(unserved, 'vreplica')}")
         return "\n".join((summary, *([": ".join(below)] if below else [])))

@@ -161,13 +161,14 @@ class HttpApiServer:
             raise statuses.bad_request("the body is no TokenReview with a spec.token") from problem
         status: Obj = {"authenticated": False}
         if username := self._user_of(token) or self._user_of(_decoded(token)):
-            user = {"username": username}
+            user: Obj = {"username": username, **_bound_to(token)}
             status = {"authenticated": True, "user": user, "audiences": audiences}
         review = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
         return json_response({**review, "status": status}, 201)
 
     def _user_of(self, token: str) -> str:
-        return token if token.startswith(SERVICE_ACCOUNT) else self._tokens.get(token, "")
+        account = token.partition("/")[0]
+        return account if token.startswith(SERVICE_ACCOUNT) else self._tokens.get(token, "")
 
     async def _watch(self, call: Call) -> web.StreamResponse:
         """Serve a watch so that ``stop`` can end it."""
@@ -190,6 +191,22 @@ class HttpApiServer:
                 raise ApiError(401, "Unauthorized", "Unauthorized")
             view = self._cluster.as_user(username)
         return view.dry_run() if "All" in request.query.getall("dryRun", []) else view
+
+
+def bound_token(namespace: str, account: str, pod: str, uid: str) -> str:
+    """Return a ServiceAccount's token that is bound to a pod, as a projected volume has."""
+    text = f"{SERVICE_ACCOUNT}{namespace}:{account}/{pod}/{uid}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _bound_to(token: str) -> Obj:
+    """What a TokenReview says of the pod to which a token is bound."""
+    account, _, bound = _decoded(token).partition("/")
+    pod, _, uid = bound.partition("/")
+    if not account.startswith(SERVICE_ACCOUNT) or not uid:
+        return {}
+    prefix = "authentication.kubernetes.io"
+    return {"extra": {f"{prefix}/pod-name": [pod], f"{prefix}/pod-uid": [uid]}}
 
 
 def _decoded(token: str) -> str:

@@ -1,8 +1,10 @@
 """``PodEvictions``: how the leader evicts an adapter pod, for the descheduler and for rollouts.
 
 The pod is evicted and not deleted, so the API server checks its PodDisruptionBudgets. If it
-refuses (429), the next try waits twice as long as the last, up to ``BACKOFF_MAX_S``. The eviction
-is of that very pod, in the version that was decided on.
+refuses (429), the next try waits twice as long as the last, up to ``BACKOFF_MAX_S``. Where shares
+are handed over, our own webhook refuses until others serve what the pod carries
+(``model.eviction``): each look tries again. The eviction is of that very pod, in the version that
+was decided on.
 """
 
 import asyncio
@@ -22,12 +24,13 @@ from extender.kube.api import (
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fence import NotLeading, PoolApi
 from extender.model.event_reasons import EventReason
-from extender.model.names import API_VERSION
+from extender.model.names import API_VERSION, EVICTION_WEBHOOK_NAME
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
 
+HANDING_OVER: Final = "HandingOver"
 BACKOFF_S: Final = 10.0
 BACKOFF_MAX_S: Final = 300.0
 
@@ -93,6 +96,9 @@ class PodEvictions:
             log.warning("pod %s: eviction: %s", pod.key, error, extra={"pod": pod.key})
             return False
         except ApiError as error:
+            if isinstance(error, TooManyRequests) and EVICTION_WEBHOOK_NAME in str(error):
+                pace.refused = HANDING_OVER, f"{pod.name} hands over what it serves first"
+                return False
             pace.next_at = loop_time() + max(pace.backoff_s, error.retry_after_s or 0.0)
             pace.backoff_s = min(2 * pace.backoff_s, BACKOFF_MAX_S)
             pace.refused = self._refused(pool, pod, why, error)

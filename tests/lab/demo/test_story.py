@@ -1,11 +1,13 @@
 """What the demonstration counts and tells, and what its check takes for right."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from extender.lab.demo.adapters import DemoAdapters, Work, load_worker
 from extender.lab.demo.local import LocalSystem
-from extender.lab.demo.story import FAILED, Census, Story
+from extender.lab.demo.story import EVICTED, FAILED, Census, Story
 from tests.check_demo import problems
 from tests.support.builders import NS, a_node, a_pod, a_vpod
 
@@ -17,7 +19,10 @@ GOOD = {
     "vreplicasPlaced": 342,
     "vreplicasUnserved": {"node node-4 is not Ready": 60},
     "overcommittedPods": 0,
-    "movedVReplicas": 0,
+    "movedVReplicas": 20,
+    "vreplicasHandedOver": 20,
+    "longestPauseSeconds": 0.02,
+    "piecesOfWork": 7000,
     "binds": 19,
     "bindErrors": 0,
     "secondsToSettle": 4.0,
@@ -68,6 +73,46 @@ async def test_the_story_says_that_nobody_serves_what_the_failed_node_keeps(tmp_
     assert max(map(len, told)) <= 80
 
 
+@pytest.mark.timeout(60)
+async def test_the_story_shows_that_work_goes_on_while_a_pod_is_evicted(tmp_path: Path):
+    worker = load_worker()
+    assert worker is not None, "clients/python is on the path of the tests"
+    async with LocalSystem(seed=1, directory=tmp_path, adapters=True) as system:
+        census = Census()
+        assert system.adapter_access is not None
+        adapters = DemoAdapters(worker, system.adapter_access)
+        system.local.spawn(census.follow(system.local.cluster), "census")
+        system.local.spawn(adapters.follow(system.local.cluster), "adapters")
+        told: list[str] = []
+        story = Story(system, census, told.append, adapters)
+        await story.play()
+    assert (story.handed_over, census.moved) == (20, 20)
+    assert adapters.work.done > 100
+    (evicted,) = [i for i, text in enumerate(told) if text.startswith(f"pod {EVICTED} is evic")]
+    assert "s idle at most; 20 moved" in told[evicted + 1]
+    assert max(map(len, told)) <= 80
+
+
+def test_a_pause_is_from_the_last_piece_to_the_next_one_of_anybody():
+    now = [0.0]
+
+    async def run() -> Work:
+        work = Work(lambda: now[0])
+        one, other = work.piece("v", 1), work.piece("v", 2)
+        first = asyncio.create_task(one)
+        await asyncio.sleep(0)
+        now[0] = 1.0
+        await asyncio.gather(first, other)
+        now[0] = 4.5
+        await work.piece("v", 3)
+        return work
+
+    work = asyncio.run(run())
+    assert (work.done, work.longest_pause_s) == (3, 3.5)
+    work.count_anew()
+    assert work.longest_pause_s == 0.0
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -82,6 +127,17 @@ async def test_the_story_says_that_nobody_serves_what_the_failed_node_keeps(tmp_
             "unserved although its node has not failed: 20 (the pod is not Ready)",
             id="pods that never became Ready",
         ),
+        pytest.param(
+            {"movedVReplicas": 21},
+            "21 vreplicas moved, 20 were handed over",
+            id="one more has moved",
+        ),
+        pytest.param(
+            {"vreplicasHandedOver": 0, "movedVReplicas": 0},
+            "no adapter has worked, or nothing was handed over",
+            id="no hand-over",
+        ),
+        pytest.param({"longestPauseSeconds": 2.5}, "a vpod waited for 2.5 s", id="a long pause"),
         pytest.param({"vreplicasPlaced": 341}, "not all vreplicas are placed", id="one is missing"),
     ],
 )

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import TooManyRequests
+from extender.kube.api import NODES, STATEFULSETS, PatchType, TooManyRequests
 from extender.model.eviction import FRESH_S, Eviction, encode_eviction
 from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
@@ -98,6 +98,35 @@ async def test_an_eviction_without_an_adapter_that_can_take_over_ends_at_its_dea
         await evict(world, 0)
         assert 85 < asyncio.get_running_loop().time() - began < 100
         assert await is_gone(world, 0)
+
+
+async def test_descheduling_waits_like_any_other_eviction():
+    world = await World.create(
+        replicas=2,
+        minPods=2,
+        scaleDownPeriodSeconds=20,
+        handoff={"mode": "Overlap"},
+        descheduling={"reasons": ["NodeTaints"], "minPodAgeSeconds": 0},
+    )
+    await with_webhook(world)
+    await world.pods(0, 1)
+    seen = {"status": {"observedGeneration": 1, "replicas": 2}}
+    await world.cluster.patch(
+        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
+    )
+    async with world.serving() as service, adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        taint = {"key": "spot-interruption", "effect": "NoSchedule"}
+        patch = {"spec": {"taints": [taint]}}
+        node = await world.node_of(0)
+        await world.cluster.patch(NODES, "", node, patch, patch_type=PatchType.MERGE)
+        await until(lambda: is_gone(world, 0))
+        assert known.serving == {0: {}, 1: {KEY: 4}}
+        text = service.metrics.render().decode()
+        assert 'vreplica_scheduler_pods_evicted_total{result="refused"} 0.0' in text
+    assert known.gaps == []
+    assert await world.events("DeschedulingRefused") == []
 
 
 async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_it():

@@ -135,6 +135,17 @@ async def test_a_budget_that_refuses_is_asked_again_after_longer_and_longer():
     assert bench.events[0] == ("DeschedulingRefused", "dispatcher")
 
 
+async def test_a_pod_that_is_handing_over_is_tried_at_each_look_and_is_no_refusal():
+    bench = Bench()
+    bench.error = WEBHOOK
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 45)
+        assert [at for at, _ in bench.evicted] == [100, 110, 120, 130, 140]
+        bench.error = None
+        await asyncio.sleep(10)
+    assert bench.events == [("Descheduled", "dispatcher-1")]
+
+
 async def test_an_eviction_without_an_answer_counts_as_made():
     bench = Bench()
     bench.error = lost("evict")
@@ -148,6 +159,11 @@ BOTH = (
     "2 pods stand on nodes that they should have left: "
     "dispatcher-0 (NodeTaints), dispatcher-1 (NodeTaints); "
 )
+WEBHOOK = TooManyRequests(
+    429,
+    "TooManyRequests",
+    'admission webhook "evictions.vreplica.dev" denied the request: pod a/b still has 2 vreplicas',
+)
 FORBIDDEN = Forbidden(403, "Forbidden", "cannot create pods/eviction")
 BUDGET = TooManyRequests(429, "TooManyRequests", "The disruption budget b needs 2")
 
@@ -160,6 +176,9 @@ BUDGET = TooManyRequests(429, "TooManyRequests", "The disruption budget b needs 
             None,
             ("NotEnabled", "not evicted: spec.descheduling.reasons of the AdapterPool does not "),
             id="not opted in",
+        ),
+        pytest.param(
+            {}, WEBHOOK, ("HandingOver", "not evicted: dispatcher-1 hands over"), id="a hand-over"
         ),
         pytest.param({}, BUDGET, ("DisruptionBudget", "not evicted: 429 TooMany"), id="a budget"),
         pytest.param(

@@ -1,7 +1,5 @@
 """The objects of a simulated world that an administrator applies before any process starts."""
 
-from typing import Final
-
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -14,41 +12,12 @@ from extender.kube.api import (
     Obj,
 )
 from extender.lab.apiserver.cluster import Cluster
-from extender.lab.embedded import node_object, stateful_set_object
+from extender.lab.embedded import EVICTION_WEBHOOK, node_object, stateful_set_object
 from extender.lab.simulation.world import streams
 from extender.lab.simulation.world.objects import pool_object
 from extender.lab.simulation.world.scale import NS, TENANTS, ZONES, Scale
-from extender.model.names import OWN_NAMESPACE, SCHEDULER_NAME
+from extender.model.names import OWN_NAMESPACE
 from extender.shipped import manifests
-
-EVICTION_WEBHOOK: Final[Obj] = {
-    "metadata": {"name": SCHEDULER_NAME},
-    "webhooks": [
-        {
-            "name": "evictions.vreplica.dev",
-            "clientConfig": {
-                "service": {
-                    "namespace": OWN_NAMESPACE,
-                    "name": "vreplica-webhook",
-                    "path": "/evict",
-                }
-            },
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["pods/eviction"],
-                    "operations": ["CREATE"],
-                }
-            ],
-            "failurePolicy": "Ignore",
-            "sideEffects": "NoneOnDryRun",
-            "timeoutSeconds": 5,
-            "admissionReviewVersions": ["v1"],
-        }
-    ],
-}
-"""What the chart registers where adapters are served. The shipped base manifests do not have it."""
 
 
 async def install(cluster: Cluster, scale: Scale) -> None:
