@@ -233,13 +233,21 @@ def telling(
 ) -> Telling:
     """What the pod ``name`` is told of a share in its ledger. ``had``: what it is told now.
 
-    ``preparing``: whether the vpod's status is held back until others are prepared. ``drain``: what
-    to tell a pod that the share leaves; None if nobody else has taken over yet.
+    ``preparing``: whether the vpod's status is held back until others are prepared, and this pod's
+    adapter has let go of what it had before. ``drain``: what to tell a pod that the share leaves;
+    None if nobody else has taken over yet.
     """
     claim = pool.claims_of(vpod).get(name)
     if claim is None or claim.published:
         return Telling()
-    if had is None or had.state is ShareState.PREPARE:
+    # A share may come back before the ledger has lost it: the adapter prepares it anew.
+    comes_back = (
+        had is not None
+        and had.state is ShareState.DRAIN
+        and preparing
+        and claim.placed.vreplicas > 0
+    )
+    if had is None or had.state is ShareState.PREPARE or comes_back:
         if not preparing and had is None:
             return Telling()
         return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))

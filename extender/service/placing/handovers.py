@@ -239,6 +239,8 @@ class HandOvers:
             )
 
         preparing = known is not None and known.prepared_by is not None
+        if had is not None and had.state is ShareState.DRAIN:
+            preparing = preparing and not self._adapter(pod).may_serve(vpod)
         return telling(state, vpod, pod.name, had, preparing=preparing, drain=drain)
 
     def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:

@@ -20,6 +20,7 @@ def misplaced(reason: str, may_evict: MayEvict | None) -> Break:
     """
 
     def broken(scene: Scene) -> None:
+        scene.first("adapterpools")["spec"].pop("rollout", None)
         if reason:
             tell_misplaced(scene, reason)
         scene.more.update(may_evict={} if may_evict is None else {NS: may_evict})

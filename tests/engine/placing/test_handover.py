@@ -407,6 +407,14 @@ TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREP
             LET_GO,
             id="its deadline stays",
         ),
+        pytest.param(
+            Hand({1: 2}, {0: 2}, {}),
+            LETS_GO,
+            True,
+            None,
+            Telling(PREPARE, "dispatcher-1"),
+            id="it comes back after the adapter has let go",
+        ),
     ],
 )
 def test_what_a_pod_is_told(
