@@ -141,6 +141,12 @@ def test_evictions_wait_where_adapters_are_served_unless_a_value_says_otherwise(
     assert of(enabled=False) == ([], False, False)
 
 
+@pytest.mark.parametrize("value", ["descheduling", "rollouts"])
+def test_the_service_may_evict_only_where_a_value_says_so(value: str):
+    assert "pods/eviction" not in rules_of(rendered())
+    assert rules_of(rendered(rbac={value: True})).count("pods/eviction") == 1
+
+
 def test_an_eviction_is_never_blocked_by_an_outage_and_never_waits_long():
     found = rendered(**ON)["ValidatingWebhookConfiguration", "vreplica-scheduler"]["webhooks"]
     (hook,) = (one for one in found if one["name"] == "evictions.vreplica.dev")

@@ -110,6 +110,10 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/verb_handlers.py": LISTENER,
     "extender/service/pools/descheduler.py": "its one write is an eviction, and it remembers "
     "nothing that has to last; seeds with the part descheduling kill at that call",
+    "extender/service/pools/pod_evictions.py": "its one write is the eviction of a descheduler or "
+    "of a rollout, which remember nothing that has to last",
+    "extender/service/pools/rollouts.py": "its one write marks a pod, and the next leader goes on "
+    "from that; seeds with the part handoff kill the leader of a rollout",
     "extender/service/pools/evictions.py": "its one write removes an annotation, and it remembers "
     "nothing; the next leader removes what is left",
     "extender/service/pools/load_polling.py": "asks another server, keeps what it says in "

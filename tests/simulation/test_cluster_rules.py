@@ -71,6 +71,11 @@ def a_source(**fields: object) -> Obj:
             id="a source of a load that is not balanced",
         ),
         pytest.param(
+            {"rollout": {"strategy": "HandedOver"}, "handoff": {"mode": "None"}},
+            "spec.rollout.strategy: Invalid value: HandedOver needs handoff.mode Overlap",
+            id="a rollout without a hand-over",
+        ),
+        pytest.param(
             {"namespaceSelector": SELECTOR},
             "spec.namespaceSelector.matchExpressions[0]: Invalid value: values are required with "
             "In",
