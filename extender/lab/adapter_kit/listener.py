@@ -35,6 +35,8 @@ class Desk:
         self.streams: set[Lines] = set()
         self.silenced: set[Lines] = set()
         """Streams that stay open and say nothing any more."""
+        self.hanging = ""
+        """``host:port`` of a replica that takes requests and answers none."""
         self.asked: dict[str, int] = {}
         self.unauthorized = 0
         self._newest, self._hear = newest, hear
@@ -44,13 +46,14 @@ class Desk:
         for stream in self.streams - self.silenced:
             stream.put_nowait(line)
 
-    def silence(self) -> None:
-        """Say nothing any more on the streams that are open."""
+    def hang(self, url: str) -> None:
+        """Let a replica answer nothing any more. All streams that are open fall silent."""
+        self.hanging = url.removeprefix("https://")
         self.silenced |= self.streams
 
     async def assignment(self, request: web.Request) -> web.StreamResponse:
         """``GET /v1/assignment``."""
-        if (refused := self._refusal(request)) is not None:
+        if (refused := await self._refusal(request)) is not None:
             return refused
         if request.query.get("watch") != "true":
             return web.Response(body=self._newest(), content_type="application/json")
@@ -84,12 +87,14 @@ class Desk:
     async def acknowledge(self, request: web.Request) -> web.Response:
         """``POST /v1/acknowledge``."""
         body = await request.read()
-        if (refused := self._refusal(request)) is not None:
+        if (refused := await self._refusal(request)) is not None:
             return refused
         return _response(self._hear(body))
 
-    def _refusal(self, request: web.Request) -> web.Response | None:
+    async def _refusal(self, request: web.Request) -> web.Response | None:
         self.asked[request.path] = self.asked.get(request.path, 0) + 1
+        if request.host == self.hanging:
+            await asyncio.Event().wait()  # until the caller gives up
         if (fault := self.faults.get(request.path)) is not None:
             return _response(fault)
         if request.headers.get("Authorization") != f"Bearer {self.token}":

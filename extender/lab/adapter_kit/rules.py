@@ -186,9 +186,9 @@ async def reconnects(stage: Stage) -> None:
 
 
 async def notices_silence(stage: Stage) -> None:
-    """The stream stays open and says nothing: its replica, or the way to it, is gone."""
+    """A replica, or the way to it, is gone: nothing is refused, and nothing answered any more."""
     await begin(stage)
-    stage.desk.silence()
+    stage.desk.hang(stage.replicas[0].url)
     stage.serve(CLICKS, send=False)
     await stage.serving(CLICKS, stage.patience.silence_s)
 
@@ -334,7 +334,11 @@ RULES: Final = (
     Rule("survives-conflict", "goes on when it is answered 409", survives_conflict),
     Rule("waits", "waits when it is answered 429 or 503, and says it again", waits),
     Rule("reconnects", "opens a stream that was cut again", reconnects),
-    Rule("notices-silence", "leaves a stream that says nothing", notices_silence),
+    Rule(
+        "notices-silence",
+        "leaves a stream that says nothing, and a replica that does not answer",
+        notices_silence,
+    ),
     Rule("fails-over", "asks another replica when one is gone", fails_over),
     Rule("serves-on", "serves on while the service is down", serves_on),
     Rule("reads-file", "takes its shares from the file while no replica answers", reads_file),

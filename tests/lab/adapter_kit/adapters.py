@@ -111,7 +111,7 @@ class Adapter:
                 f"{URLS[self.at]}/v1/acknowledge", json=said, headers=self.headers()
             ) as reply:
                 return reply.status, self.wait_of(reply)
-        except aiohttp.ClientError:
+        except (aiohttp.ClientError, TimeoutError):
             self.at = (self.at + 1) % len(URLS)
             return 0, 0.2
 
@@ -157,7 +157,8 @@ class Adapter:
         loop.add_signal_handler(signal.SIGTERM, self.sigterm, stopped)
         context = ssl.create_default_context(cafile=str(FOLDER / "ca.crt"))
         connector = aiohttp.TCPConnector(ssl=context)
-        async with aiohttp.ClientSession(connector=connector) as session:
+        limit = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(connector=connector, timeout=limit) as session:
             tasks = [
                 asyncio.create_task(work)
                 for work in (self.working(), self.speaking(session), self.listening(session))
