@@ -77,16 +77,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(kit: "Kit", options: argparse.Namespace) -> int:
-    ended = 0
     with Progress("checking", unit="rules", total=len(kit.rules())) as progress:
-
-        def done(_result: "Result") -> None:
-            nonlocal ended
-            ended += 1
-            progress(ended)
-
+        # A log needs no progress of half a minute.
+        shown = sys.stderr.isatty()
         try:
-            results = asyncio.run(kit.run(done))
+            results = asyncio.run(kit.run(lambda _result: progress.add() if shown else None))
         except* OSError as errors:
             why = errors.exceptions[0]
             raise VReplicaError(f"the adapter cannot be started: {why}") from None
