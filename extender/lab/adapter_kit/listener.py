@@ -130,10 +130,17 @@ class Replica:
         self._port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
-        """End all connections, and listen no more."""
+        """End all connections at once, and listen no more."""
         runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        if runner is None:
+            return
+        for site in list(runner.sites):
+            await site.stop()
+        for connection in runner.server.connections if runner.server is not None else ():
+            # Closing it would wait for the adapter's end of TLS, which may never come.
+            if connection.transport is not None:
+                connection.transport.abort()
+        await runner.cleanup()
 
 
 def _response(answer: Answer) -> web.Response:

@@ -29,6 +29,7 @@ QPS, BURST = 10.0, 20
 """Acknowledgements of one pod that the service takes."""
 LOOK_EVERY_S: Final = 0.02
 """Between two looks at the work log."""
+OUTPUT_BYTES_MAX: Final = 4096
 OUTPUT_CHARS_MAX: Final = 300
 """Of what the process printed last, in a report."""
 
@@ -336,7 +337,9 @@ class Stage:
 
     def _printed(self) -> str:
         try:
-            text = (self._folder / "output").read_bytes()[-4096:].decode(errors="replace").strip()
+            with (self._folder / "output").open("rb") as output:
+                output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES_MAX))
+                text = output.read().decode(errors="replace").strip()
         except OSError:
             return ""
         last = text.splitlines()[-1] if text else ""
@@ -357,3 +360,5 @@ async def stage(
         await made.kill()
         for replica in made.replicas:
             await replica.close()
+        # A connection that had not done its handshake ends by itself, as the process is gone.
+        await asyncio.sleep(LOOK_EVERY_S)
