@@ -11,7 +11,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -346,51 +345,4 @@ func (a *Adapter) limitOf(todo step) time.Duration {
 
 func (a *Adapter) report(format string, arguments ...any) {
 	a.config.Report(format, arguments...)
-}
-
-// acknowledgement is what there is to say now; nil before the first assignment. The caller holds mu.
-func (a *Adapter) acknowledgement() *acknowledgement {
-	if a.newest == nil {
-		return nil
-	}
-	said := &acknowledgement{
-		UID: a.newest.UID, Generation: a.newest.Generation,
-		Serving: []string{}, Busy: []string{}, Draining: []string{}, Drained: []string{},
-	}
-	for key, told := range a.newest.Shares {
-		share := a.live[key]
-		for _, list := range a.listsOf(said, told, share) {
-			*list = append(*list, key)
-		}
-	}
-	for _, list := range []*[]string{&said.Serving, &said.Busy, &said.Draining, &said.Drained} {
-		slices.Sort(*list)
-	}
-	return said
-}
-
-// listsOf returns the lists of said that name a share.
-func (a *Adapter) listsOf(said *acknowledgement, told Told, share *Share) []*[]string {
-	inService := share != nil && share.at == serving
-	switch {
-	case told.State == Drain || told.State == Serve && a.leaving:
-		if share == nil || share.letGo() {
-			return []*[]string{&said.Drained}
-		}
-		return []*[]string{&said.Draining}
-	case share == nil || share.revoked || told.State == Prepare && inService:
-		if inService {
-			return []*[]string{&said.Draining, &said.Busy}
-		}
-		return []*[]string{&said.Busy}
-	case told.State == Serve && inService && share.served != nil:
-		if share.running == noStep && share.served.sameWork(told) {
-			return []*[]string{&said.Serving}
-		}
-		return []*[]string{&said.Serving, &said.Busy}
-	case told.State == Prepare && share.at == prepared && share.running == noStep && !a.leaving:
-		return nil
-	default:
-		return []*[]string{&said.Busy}
-	}
 }

@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _report(kit: "Kit", options: argparse.Namespace) -> int:
     with Progress("checking", unit="rules", total=len(kit.rules())) as progress:
-        # A log needs no progress of half a minute.
+        # A log needs no progress of less than a minute.
         shown = sys.stderr.isatty()
         try:
             results = asyncio.run(kit.run(lambda _result: progress.add() if shown else None))

@@ -223,7 +223,7 @@ async def reads_file(stage: Stage) -> None:
     await begin(stage)
     if not stage.log.is_used:
         raise CannotTell(NO_WORK_LOG)
-    await stage.kill()
+    await stage.process.kill()
     for replica in stage.replicas:
         await replica.close()
     stage.serve(CLICKS)
@@ -264,10 +264,10 @@ async def ends_well(stage: Stage) -> None:
     await begin(stage)
     stage.serve(CLICKS)
     await stage.serving(CLICKS)
-    stage.terminate()
+    stage.process.terminate()
     try:
         async with asyncio.timeout(stage.patience.grace_s):
-            while stage.exit_status is None:
+            while stage.process.exit_status is None:
                 stage.must_be_right("no work on what is drained after SIGTERM")
                 await asyncio.sleep(0.02)
     except TimeoutError:
@@ -277,8 +277,8 @@ async def ends_well(stage: Stage) -> None:
     if not stage.has_said({"drained": [ORDERS, CLICKS]}):
         raise RuleBroken(f"{ORDERS} and {CLICKS} in drained before the end", stage.seen())
     stage.must_be_right("no work on what is drained after SIGTERM")
-    if stage.exit_status != 0:
-        raise RuleBroken("exit status 0 after SIGTERM", f"{stage.exit_status}")
+    if stage.process.exit_status != 0:
+        raise RuleBroken("exit status 0 after SIGTERM", f"{stage.process.exit_status}")
 
 
 async def keeps_lease(stage: Stage) -> None:

@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
 import secrets
-import signal
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +17,7 @@ import orjson
 from extender.kube.ratelimit import TokenBucket
 from extender.lab.adapter_kit.contract import Answer, Contract
 from extender.lab.adapter_kit.listener import Desk, Replica
+from extender.lab.adapter_kit.process import AdapterProcess
 from extender.lab.adapter_kit.worklog import WorkLog
 from extender.model.assignment import AssignedShare, Assignment, ShareState
 from webhook.x509 import Pair, certificates_in, new_authority, new_serving
@@ -29,9 +28,6 @@ QPS, BURST = 10.0, 20
 """Acknowledgements of one pod that the service takes."""
 LOOK_EVERY_S: Final = 0.02
 """Between two looks at the work log."""
-OUTPUT_BYTES_MAX: Final = 4096
-OUTPUT_CHARS_MAX: Final = 300
-"""Of what the process printed last, in a report."""
 
 
 class RuleBroken(Exception):
@@ -88,7 +84,7 @@ class Stage:
     def __init__(
         self, command: Sequence[str], folder: Path, authority: Authority, patience: Patience
     ) -> None:
-        self._command, self._folder = command, folder
+        self._folder = folder
         folder.mkdir()
         self.patience = patience
         self.uid = str(uuid.uuid4())
@@ -99,7 +95,7 @@ class Stage:
         self.desk = Desk(secrets.token_urlsafe(32), self.document, self._hear)
         self.replicas = [Replica(self.desk, authority.context) for _ in range(2)]
         self.log = WorkLog(folder / "work.jsonl")
-        self._process: asyncio.subprocess.Process | None = None
+        self.process = AdapterProcess(command, folder / "output")
         self._bucket = TokenBucket(QPS, BURST)
         self._changed = asyncio.Event()
         (folder / "ca.crt").write_bytes(authority.ca_pem)
@@ -186,44 +182,14 @@ class Stage:
         for key, epoch in self.log.read(self.contract.violate):
             self.contract.work(key, epoch, now)
 
-    # -- the process -------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Start the command. Raises OSError."""
-        environment = {
-            **os.environ,
+        variables = {
             "VREPLICA_URLS": ",".join(replica.url for replica in self.replicas),
             "VREPLICA_DIR": str(self._folder),
             "VREPLICA_WORK_LOG": str(self.log.path),
         }
-        with (self._folder / "output").open("ab") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def terminate(self) -> None:
-        """Send SIGTERM to the process, as the kubelet does."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.terminate()
-
-    async def kill(self) -> None:
-        """End the process and its children at once."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-
-    @property
-    def exit_status(self) -> int | None:
-        """Of the process; None while it runs."""
-        return None if self._process is None else self._process.returncode
+        await self.process.start(variables)
 
     # -- what is expected of the adapter -----------------------------------------------------------
 
@@ -260,9 +226,9 @@ class Stage:
         self.look()
 
     def _must_run(self, expected: str) -> None:
-        if (status := self.exit_status) is not None:
+        if (status := self.process.exit_status) is not None:
             raise RuleBroken(
-                expected, f"the process has ended with status {status}{self._printed()}"
+                expected, f"the process has ended with status {status}{self.process.printed()}"
             )
 
     def must_be_right(self, expected: str) -> None:
@@ -327,23 +293,13 @@ class Stage:
         if said is None:
             why = ", its requests have no valid token" if self.desk.unauthorized else ""
             asked = sum(self.desk.asked.values())
-            return f"no acknowledgement ({asked} requests{why}){self._printed()}"
+            return f"no acknowledgement ({asked} requests{why}){self.process.printed()}"
         lists = {
             name: sorted(getattr(said, name))
             for name in ("serving", "busy", "draining", "drained")
             if getattr(said, name)
         }
         return f"acknowledged generation {said.generation}: {json.dumps(lists)}"
-
-    def _printed(self) -> str:
-        try:
-            with (self._folder / "output").open("rb") as output:
-                output.seek(max(0, output.seek(0, os.SEEK_END) - OUTPUT_BYTES_MAX))
-                text = output.read().decode(errors="replace").strip()
-        except OSError:
-            return ""
-        last = text.splitlines()[-1] if text else ""
-        return f"; it printed: {last[:OUTPUT_CHARS_MAX]}" if last else ""
 
 
 @asynccontextmanager
@@ -357,7 +313,7 @@ async def stage(
             await replica.open()
         yield made
     finally:
-        await made.kill()
+        await made.process.kill()
         for replica in made.replicas:
             await replica.close()
         # A connection that had not done its handshake ends by itself, as the process is gone.
