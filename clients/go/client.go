@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"vreplica.dev/scheduler/internal/replicas"
 )
 
 const (
@@ -52,7 +54,7 @@ type Config struct {
 type Client struct {
 	config   Config
 	pool     poolRef
-	replicas *replicas
+	replicas *replicas.Replicas
 }
 
 var _ Scheduler = (*Client)(nil)
@@ -79,9 +81,16 @@ func New(config Config) (*Client, error) {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	found, err := newReplicas(config)
+	found, err := replicas.New(replicas.Config{
+		URLs:             config.URLs,
+		TokenFile:        config.TokenFile,
+		CAFile:           config.CAFile,
+		ClientCertFile:   config.ClientCertFile,
+		ClientKeyFile:    config.ClientKeyFile,
+		HandshakeTimeout: config.Timeout,
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("scheduler.Config.URLs: %w", err)
 	}
 	return &Client{config: config, pool: pool, replicas: found}, nil
 }
@@ -161,7 +170,7 @@ func (c *Client) request(vpod VPod) vpodRequest {
 func (c *Client) ask(ctx context.Context, method, path string, body []byte, bytesMax int64) ([]byte, error) {
 	var said []string
 	var retry time.Duration
-	addresses, unknown := c.replicas.addresses(ctx)
+	addresses, unknown := c.replicas.Addresses(ctx)
 	said = append(said, unknown...)
 	for _, at := range addresses {
 		content, err := c.askOne(ctx, at, method, path, body, bytesMax)
@@ -170,11 +179,11 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, byte
 		}
 		var next *NotScheduled
 		if errors.As(err, &next) && !next.Stale {
-			said = append(said, at.url+": "+next.Message)
+			said = append(said, at.URL+": "+next.Message)
 			retry = max(retry, next.RetryAfter)
 			continue
 		}
-		c.replicas.answered(at)
+		c.replicas.Answered(at)
 		return content, err
 	}
 	if retry == 0 {
@@ -184,29 +193,25 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, byte
 }
 
 func (c *Client) askOne(
-	ctx context.Context, at address, method, path string, body []byte, bytesMax int64,
+	ctx context.Context, at replicas.Address, method, path string, body []byte, bytesMax int64,
 ) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, at.url+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, at.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, notNow(err.Error())
 	}
-	request.Host = at.host
+	request.Host = at.Host
 	// The same request again changes nothing. So the transport may repeat it where the server has
 	// closed a kept-alive connection meanwhile. An empty value is not sent (net/http, Transport).
 	request.Header["Idempotency-Key"] = nil
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if c.config.TokenFile != "" {
-		token, err := readToken(c.config.TokenFile)
-		if err != nil {
-			return nil, notNow(err.Error())
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
+	if err := c.replicas.Authorize(request); err != nil {
+		return nil, notNow(err.Error())
 	}
-	client, err := c.replicas.client(at)
+	client, err := c.replicas.Client(at)
 	if err != nil {
 		return nil, notNow(err.Error())
 	}

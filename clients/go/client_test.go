@@ -209,7 +209,7 @@ func TestOfAllAddressesOfANameTheOneThatLeadsIsFoundAndAskedFirstFromThenOn(t *t
 	// The test's certificate is for this name.
 	config.URLs = []string{"https://example.com:" + where.Port()}
 	client := made(t, config)
-	client.replicas.lookup = func(context.Context, string) ([]string, error) {
+	client.replicas.Lookup = func(context.Context, string) ([]string, error) {
 		return []string{"127.0.0.2", "127.0.0.1"}, nil
 	}
 	for range 3 {
@@ -229,7 +229,7 @@ func TestACertificateOfAnotherNameOrAuthorityIsNotTrusted(t *testing.T) {
 	other := config
 	other.URLs = []string{"https://other.example:" + where.Port()}
 	client := made(t, other)
-	client.replicas.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+	client.replicas.Lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
 	if _, err := client.Schedule(context.Background(), aGroup(1)); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Fatal(err)
 	}

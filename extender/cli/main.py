@@ -13,6 +13,7 @@ from typing import Final
 
 from extender import __version__
 from extender.cli.commands import (
+    adapter_kit,
     cluster,
     completion,
     config,
@@ -34,7 +35,8 @@ from extender.model.errors import VReplicaError
 from extender.telemetry.logs import LogFormat, set_up
 
 COMMANDS: Final = (
-    serve, run, cluster, plan, explain, top, doctor, record, replay, config, simulate, completion,
+    serve, run, cluster, plan, explain, top, doctor, record, replay, config, simulate, adapter_kit,
+    completion,
 )  # fmt: skip
 """In the order of --help."""
 PROG: Final = "vreplica"
@@ -46,7 +48,7 @@ REFERENCE: Final = "__reference"
 """Prints docs/cli.md."""
 NO_LAB: Final = (
     "this installation has no embedded cluster: the container image leaves it out. Install the "
-    "Python package vreplica-scheduler to use `run`, `cluster` and `simulate`"
+    "Python package vreplica-scheduler to use `run`, `cluster`, `simulate` and `adapter-kit`"
 )
 PLUGIN_COMPLETION: Final = "kubectl_complete-vreplica"
 

@@ -16,7 +16,7 @@ def without_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "extender.lab", None)
 
 
-@pytest.mark.parametrize("words", ["run --once", "cluster", "simulate --seeds 1"])
+@pytest.mark.parametrize("words", ["run --once", "cluster", "simulate --seeds 1", "adapter-kit x"])
 def test_a_command_that_needs_it_says_what_is_missing(words: str, capsys):
     assert main(words.split()) == ERROR
     assert capsys.readouterr().err == f"vreplica: {NO_LAB}\n"

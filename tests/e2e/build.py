@@ -287,7 +287,11 @@ def main(arguments: list[str]) -> int:
         sys.stdout.flush()
 
     # Not above: it takes what is here.
-    from tests.e2e.go_tool import CONSUMERGROUP_CONTROLLER, PROMTOOL  # noqa: PLC0415
+    from tests.e2e.go_tool import (  # noqa: PLC0415
+        ADAPTER_WORKER,
+        CONSUMERGROUP_CONTROLLER,
+        PROMTOOL,
+    )
 
     try:
         extra = [EXTRA[name] for name in arguments if name != ONLY_CONTROL_PLANE]
@@ -295,6 +299,7 @@ def main(arguments: list[str]) -> int:
             extra.append(KARPENTER)
         build(say, extra)
         CONSUMERGROUP_CONTROLLER.build(say)
+        ADAPTER_WORKER.build(say)
         if ONLY_CONTROL_PLANE not in arguments:
             PROMTOOL.build(say)
     except KeyError as error:

@@ -121,3 +121,7 @@ CONSUMERGROUP_CONTROLLER: Final = GoTool(
     package="./examples/consumergroup",
 )
 """The controller that shows the Go client. It needs no module but ours."""
+ADAPTER_WORKER: Final = GoTool(
+    "clients/go", "worker", "VREPLICA_ADAPTER_WORKER", package="./examples/worker"
+)
+"""An adapter that is written with the Go library."""

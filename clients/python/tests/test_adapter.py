@@ -460,6 +460,16 @@ class TestArguments:
         adapter = Adapter(on_serve=calls.serve)
         assert adapter._service._access.urls == ["https://one:10263", "https://two:10263"]
 
+    def test_the_folder_of_the_mounted_files_may_come_from_the_environment(
+        self, calls, monkeypatch, tmp_path
+    ):
+        monkeypatch.setenv("VREPLICA_DIR", str(tmp_path))
+        (tmp_path / "token").write_text("a token")
+        adapter = Adapter(on_serve=calls.serve, urls=["https://one:10264"])
+        assert adapter._service._access.token_file == tmp_path / "token"
+        assert adapter._service._access.ca_file is None
+        assert adapter._listener._file == tmp_path / "assignment"
+
     async def test_an_adapter_is_opened_once(self, pod, calls):
         adapter = pod.adapter(**calls.arguments)
         async with adapter:

@@ -34,7 +34,9 @@ from vreplica_adapter.timing import Timing
 from vreplica_adapter.wire import read_assignment
 
 FOLDER: Final = Path("/var/run/vreplica")
-"""Where the pod's template mounts the token, the CA and the assignment, unless told otherwise."""
+"""Where the pod's template mounts the token, the CA and the assignment, unless an argument or
+``$VREPLICA_DIR`` says otherwise.
+"""
 PROBLEMS_KEPT: Final = 100
 LAST_WORDS_S: Final = 2.0
 """For the last acknowledgement, if the grace period has as much left."""
@@ -52,10 +54,10 @@ class Adapter:
 
     ``urls``: the replicas, by default ``$VREPLICA_URLS``, separated by commas. ``token_file``,
     ``ca_file``, ``assignment_file``: by default ``token``, ``ca.crt`` and ``assignment`` in
-    ``/var/run/vreplica``, as far as they are there. ``lease_s``: the pool's ``leaseSeconds``, for a
-    service whose assignments do not say it. ``grace_s``: from SIGTERM to the end, less than the
-    pod's ``terminationGracePeriodSeconds``. ``handle_sigterm``: False if the program calls ``stop``
-    itself.
+    ``$VREPLICA_DIR``, or else ``/var/run/vreplica``, as far as they are there. ``lease_s``: the
+    pool's ``leaseSeconds``, for a service whose assignments do not say it. ``grace_s``: from
+    SIGTERM to the end, less than the pod's ``terminationGracePeriodSeconds``. ``handle_sigterm``:
+    False if the program calls ``stop`` itself.
     """
 
     def __init__(  # noqa: PLR0913 (keywords)
@@ -94,7 +96,7 @@ class Adapter:
         self._callbacks = Callbacks(callbacks, self._finished)
         timing = timing or Timing()
         self._service = Service(access, request_s=timing.request_s, idle_s=timing.idle_s)
-        file = Path(assignment_file or FOLDER / "assignment")
+        file = Path(assignment_file or _folder() / "assignment")
         self._listener = Listener(self._service, file, self._take, self._report, timing)
         self._speaker = Speaker(
             self._service, self._machine, self._act, self._report, timing, clock
@@ -264,4 +266,9 @@ def _mounted(given: Path | str | None, name: str) -> Path | None:
     """Return the file that is given, or the one that is mounted if there is one."""
     if given is not None:
         return Path(given)
-    return FOLDER / name if (FOLDER / name).exists() else None
+    file = _folder() / name
+    return file if file.exists() else None
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("VREPLICA_DIR") or FOLDER)

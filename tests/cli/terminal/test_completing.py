@@ -26,6 +26,7 @@ COMMANDS = {
     "replay",
     "config",
     "simulate",
+    "adapter-kit",
     "completion",
 }
 

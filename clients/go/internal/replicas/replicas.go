@@ -1,4 +1,5 @@
-package scheduler
+// Package replicas finds the addresses of the service, and keeps connections to them.
+package replicas
 
 import (
 	"context"
@@ -23,22 +24,32 @@ const (
 	idleTimeout   = 90 * time.Second
 )
 
-// address is one replica: its URL by number, and the names by which the configuration knows it.
-type address struct {
-	url        string
-	host       string
+// Config says where the service is, and which files have the caller's token and certificates.
+type Config struct {
+	URLs                                             []string
+	TokenFile, CAFile, ClientCertFile, ClientKeyFile string
+	// HandshakeTimeout is that of TLS.
+	HandshakeTimeout time.Duration
+}
+
+// Address is one replica: its URL by number, and the names by which the configuration knows it.
+type Address struct {
+	URL        string
+	Host       string
 	serverName string
 }
 
-// replicas finds the service's addresses and keeps connections to them.
-type replicas struct {
+// Replicas finds the service's addresses and keeps connections to them.
+type Replicas struct {
+	// Lookup finds the addresses of a host.
+	Lookup func(ctx context.Context, host string) ([]string, error)
+
 	config Config
 	urls   []*url.URL
-	lookup func(ctx context.Context, host string) ([]string, error)
 
 	mu sync.Mutex
 	// last is the address that has answered last. It is asked first.
-	last address
+	last Address
 	// clients are by server name, for the authorities and certificate in files.
 	clients map[string]*http.Client
 	files   tlsFiles
@@ -47,34 +58,35 @@ type replicas struct {
 // tlsFiles has the contents of CAFile, ClientCertFile and ClientKeyFile.
 type tlsFiles [3]string
 
-func newReplicas(config Config) (*replicas, error) {
-	found := &replicas{
+// New returns the replicas of a configuration. Nothing is sent or read yet.
+func New(config Config) (*Replicas, error) {
+	found := &Replicas{
 		config:  config,
 		clients: map[string]*http.Client{},
-		lookup:  net.DefaultResolver.LookupHost,
+		Lookup:  net.DefaultResolver.LookupHost,
 	}
 	for _, each := range config.URLs {
 		parsed, err := url.Parse(strings.TrimRight(each, "/"))
 		if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "https" && parsed.Scheme != "http") {
-			return nil, fmt.Errorf("scheduler.Config.URLs: %q is no URL of a server", each)
+			return nil, fmt.Errorf("%q is no URL of a server", each)
 		}
 		if parsed.Scheme != "https" && config.TokenFile != "" {
-			return nil, fmt.Errorf("scheduler.Config.URLs: the token is sent to https:// URLs only, not to %q", each)
+			return nil, fmt.Errorf("the token is sent to https:// URLs only, not to %q", each)
 		}
 		found.urls = append(found.urls, parsed)
 	}
 	return found, nil
 }
 
-// addresses returns all addresses of the URLs, the one that has answered last first, and says which
+// Addresses returns all addresses of the URLs, the one that has answered last first, and says which
 // hosts are not known.
-func (r *replicas) addresses(ctx context.Context) (found []address, unknown []string) {
-	seen := map[address]bool{}
+func (r *Replicas) Addresses(ctx context.Context) (found []Address, unknown []string) {
+	seen := map[Address]bool{}
 	for _, each := range r.urls {
 		numbers := []string{each.Hostname()}
 		if net.ParseIP(each.Hostname()) == nil {
 			var err error
-			if numbers, err = r.lookup(ctx, each.Hostname()); err != nil {
+			if numbers, err = r.Lookup(ctx, each.Hostname()); err != nil {
 				unknown = append(unknown, each.String()+": "+err.Error())
 			}
 		}
@@ -98,14 +110,14 @@ func (r *replicas) addresses(ctx context.Context) (found []address, unknown []st
 	return found, unknown
 }
 
-func addressOf(each *url.URL, number string) address {
+func addressOf(each *url.URL, number string) Address {
 	port := each.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[each.Scheme]
 	}
-	at := address{
-		url:  each.Scheme + "://" + net.JoinHostPort(number, port) + each.Path,
-		host: each.Host,
+	at := Address{
+		URL:  each.Scheme + "://" + net.JoinHostPort(number, port) + each.Path,
+		Host: each.Host,
 	}
 	if each.Scheme == "https" {
 		at.serverName = each.Hostname()
@@ -113,15 +125,16 @@ func addressOf(each *url.URL, number string) address {
 	return at
 }
 
-func (r *replicas) answered(at address) {
+// Answered notes the address that is asked first from now on.
+func (r *Replicas) Answered(at Address) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = at
 }
 
-// client returns what to send requests with. Files that have changed end the connections that were
+// Client returns what to send requests with. Files that have changed end the connections that were
 // made with the old ones.
-func (r *replicas) client(at address) (*http.Client, error) {
+func (r *Replicas) Client(at Address) (*http.Client, error) {
 	var files tlsFiles
 	if at.serverName != "" {
 		for index, name := range []string{r.config.CAFile, r.config.ClientCertFile, r.config.ClientKeyFile} {
@@ -151,7 +164,7 @@ func (r *replicas) client(at address) (*http.Client, error) {
 		// No proxy: the token is for the service alone.
 		Transport: &http.Transport{
 			TLSClientConfig:     config,
-			TLSHandshakeTimeout: r.config.Timeout,
+			TLSHandshakeTimeout: r.config.HandshakeTimeout,
 			IdleConnTimeout:     idleTimeout,
 			MaxIdleConnsPerHost: 16,
 		},
@@ -161,7 +174,7 @@ func (r *replicas) client(at address) (*http.Client, error) {
 	return client, nil
 }
 
-func (r *replicas) tls(serverName string, files tlsFiles) (*tls.Config, error) {
+func (r *Replicas) tls(serverName string, files tlsFiles) (*tls.Config, error) {
 	config := &tls.Config{ServerName: serverName, MinVersion: tls.VersionTLS12}
 	if serverName == "" {
 		return config, nil
@@ -198,7 +211,18 @@ func readFile(name string, bytesMax int64) ([]byte, error) {
 	return content, nil
 }
 
-// readToken returns the token of a file. Its errors do not repeat it.
+// Authorize adds the token to a request, if there is one. Its errors do not repeat the token.
+func (r *Replicas) Authorize(request *http.Request) error {
+	if r.config.TokenFile == "" {
+		return nil
+	}
+	token, err := readToken(r.config.TokenFile)
+	if err == nil {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return err
+}
+
 func readToken(name string) (string, error) {
 	content, err := readFile(name, tokenBytesMax)
 	if err != nil {

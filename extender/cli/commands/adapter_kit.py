@@ -1,0 +1,123 @@
+"""``vreplica adapter-kit``: play the scheduler against an adapter, and report what breaks the
+contract.
+"""
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from extender.cli.terminal.exit_status import ERROR, OK
+from extender.cli.terminal.output import add_output_option, plain, print_result
+from extender.cli.terminal.parsing import Commands, seconds
+from extender.cli.terminal.progress import Progress
+from extender.model.errors import VReplicaError
+
+if TYPE_CHECKING:
+    from extender.lab.adapter_kit.run import Kit, Result
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    kit = commands.add_parser(
+        "adapter-kit",
+        help="play the scheduler against an adapter in any language, and report what breaks the "
+        "contract",
+        epilog="exit status: 0 all rules are kept, 1 one is broken, or the command cannot be "
+        "started, 2 wrong options",
+    )
+    kit.add_argument(
+        "command_line",
+        metavar="COMMAND",
+        nargs="*",
+        help="starts the adapter, with its arguments after --; it is started once a rule",
+    )
+    kit.add_argument(
+        "--rule", action="append", default=[], metavar="NAME", help="only this rule; repeatable"
+    )
+    kit.add_argument("--rules", action="store_true", help="list the rules, and end")
+    kit.add_argument(
+        "--exclusive", action="store_true", help="also what the mode Exclusive asks for (leases)"
+    )
+    kit.add_argument(
+        "--within",
+        type=seconds,
+        default=10.0,
+        metavar="TIME",
+        help="how long the adapter may take for a step (default: 10s)",
+    )
+    kit.add_argument(
+        "--jobs", type=int, default=4, metavar="N", help="rules at a time (default: %(default)s)"
+    )
+    add_output_option(kit)
+    kit.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from extender.lab.adapter_kit.rules import RULES  # noqa: PLC0415
+    from extender.lab.adapter_kit.run import Kit  # noqa: PLC0415
+    from extender.lab.adapter_kit.stage import Patience  # noqa: PLC0415
+
+    if options.rules:
+        rows = [{"rule": rule.name, "text": rule.text} for rule in RULES]
+        print_result(rows, options.output, lambda: _print_rules(rows))
+        return OK
+    if not options.command_line:
+        raise VReplicaError("adapter-kit needs the command that starts the adapter, or --rules")
+    if options.jobs < 1:
+        raise VReplicaError("--jobs must be at least 1")
+    kit = Kit(
+        command=options.command_line,
+        names=options.rule,
+        exclusive=options.exclusive,
+        patience=Patience(step_s=options.within, start_s=max(20.0, options.within)),
+        jobs=options.jobs,
+    )
+    return _report(kit, options)
+
+
+def _report(kit: "Kit", options: argparse.Namespace) -> int:
+    with Progress("checking", unit="rules", total=len(kit.rules())) as progress:
+        # A log needs no progress of less than a minute.
+        shown = sys.stderr.isatty()
+        try:
+            results = asyncio.run(kit.run(lambda _result: progress.add() if shown else None))
+        except* OSError as errors:
+            why = errors.exceptions[0]
+            raise VReplicaError(f"the adapter cannot be started: {why}") from None
+    rows = [_row(result) for result in results]
+    print_result(rows, options.output, lambda: _print_results(rows))
+    if not any(result.work_was_seen for result in results):
+        print(
+            "No work was seen: the rules are judged by what the adapter says. Let it write its "
+            "work to $VREPLICA_WORK_LOG.",
+            file=sys.stderr,
+        )
+    return ERROR if any(row["outcome"] == "broken" for row in rows) else OK
+
+
+def _row(result: "Result") -> dict[str, str]:
+    row = {
+        "rule": result.rule.name,
+        "outcome": str(result.outcome),
+        "text": result.rule.text,
+        "expected": result.expected,
+        "seen": result.seen,
+    }
+    return {name: value for name, value in row.items() if value}
+
+
+def _print_rules(rows: list[dict[str, str]]) -> None:
+    for row in rows:
+        print(f"{row['rule']:<18} {row['text']}")
+
+
+def _print_results(rows: list[dict[str, str]]) -> None:
+    for row in rows:
+        print(f"{row['outcome']:<8} {row['rule']:<18} {row['text']}")
+        if "expected" in row:
+            print(f"{'':<8} expected: {plain(row['expected'])}")
+        if "seen" in row:
+            print(f"{'':<8} seen: {plain(row['seen'])}")
+    broken = sum(row["outcome"] == "broken" for row in rows)
+    print(f"{len(rows)} rules, {broken} broken")

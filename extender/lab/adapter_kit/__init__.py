@@ -1,0 +1,13 @@
+"""``vreplica adapter-kit``: plays the scheduler against an adapter, and says which rules of the
+contract (docs/adapters.md) it breaks.
+
+==============  ===================================================================================
+``contract``    what an adapter may do and say, given what it was told: pure
+``stage``       one pod: two replicas, the adapter's process and its files, and what is expected
+``listener``    a replica: TLS, the token, streams, and the faults of a service
+``process``     the adapter's process
+``worklog``     what the adapter really does, beside what it says
+``rules``       what is played, a coroutine for each rule
+``run``         all rules, some at a time, and their results
+==============  ===================================================================================
+"""

@@ -1,0 +1,153 @@
+"""A replica as an adapter sees it: TLS, the token, the stream of assignments, and a service's
+faults.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from extender.lab.adapter_kit.contract import Answer
+
+Lines: TypeAlias = "asyncio.Queue[bytes | None]"
+"""Of one stream. None ends it in the middle of a line."""
+ASSIGNMENT, ACKNOWLEDGE = "/v1/assignment", "/v1/acknowledge"
+ALIVE_EVERY_S: Final = 2.0
+"""The service says each 10 s that a stream is alive."""
+BODY_BYTES_MAX: Final = 1024 * 1024
+
+
+class Desk:
+    """What both replicas know. ``hear`` takes an acknowledgement's body and answers it.
+
+    ``token``: what a request must carry. ``faults``: what requests of a path are answered with
+    instead. ``asked``: requests of each path so far, those that failed included.
+    """
+
+    def __init__(
+        self, token: str, newest: Callable[[], bytes], hear: Callable[[bytes], Answer]
+    ) -> None:
+        self.token = token
+        self.faults: dict[str, Answer] = {}
+        self.streams: set[Lines] = set()
+        self.silenced: set[Lines] = set()
+        """Streams that stay open and say nothing any more."""
+        self.hanging = ""
+        """``host:port`` of a replica that takes requests and answers none."""
+        self.asked: dict[str, int] = {}
+        self.unauthorized = 0
+        self._newest, self._hear = newest, hear
+
+    def send(self, line: bytes | None) -> None:
+        """Send a line to all streams, or cut them."""
+        for stream in self.streams - self.silenced:
+            stream.put_nowait(line)
+
+    def hang(self, url: str) -> None:
+        """Let a replica answer nothing any more. All streams that are open fall silent."""
+        self.hanging = url.removeprefix("https://")
+        self.silenced |= self.streams
+
+    async def assignment(self, request: web.Request) -> web.StreamResponse:
+        """``GET /v1/assignment``."""
+        if (refused := await self._refusal(request)) is not None:
+            return refused
+        if request.query.get("watch") != "true":
+            return web.Response(body=self._newest(), content_type="application/json")
+        lines: Lines = asyncio.Queue()
+        self.streams.add(lines)
+        reply = web.StreamResponse(headers={"Content-Type": "application/json"})
+        try:
+            await reply.prepare(request)
+            lines.put_nowait(self._newest())
+            while (line := await self._next(lines)) is not None:
+                await reply.write(line + b"\n")
+            await reply.write(b'{"generation":')
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            pass
+        finally:
+            self.streams.discard(lines)
+            self.silenced.discard(lines)
+        return reply
+
+    async def _next(self, lines: Lines) -> bytes | None:
+        while True:
+            try:
+                async with asyncio.timeout(ALIVE_EVERY_S):
+                    return await lines.get()
+            except TimeoutError:
+                if lines not in self.silenced:
+                    return b""
+
+    async def acknowledge(self, request: web.Request) -> web.Response:
+        """``POST /v1/acknowledge``."""
+        body = await request.read()
+        if (refused := await self._refusal(request)) is not None:
+            return refused
+        return _response(self._hear(body))
+
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        self.asked[request.path] = self.asked.get(request.path, 0) + 1
+        if request.host == self.hanging:
+            await asyncio.Event().wait()  # until the caller gives up
+        if (fault := self.faults.get(request.path)) is not None:
+            return _response(fault)
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            self.unauthorized += 1
+            return _response(Answer(401, {"error": "the token is not this pod's"}))
+        return None
+
+
+class Replica:
+    """One address. ``open`` and ``close`` may be repeated; the port stays."""
+
+    def __init__(self, desk: Desk, context: ssl.SSLContext) -> None:
+        self._desk, self._context = desk, context
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens once it has been opened."""
+        return f"https://127.0.0.1:{self._port}"
+
+    async def open(self) -> None:
+        """Listen."""
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app.router.add_get(ASSIGNMENT, self._desk.assignment, allow_head=False)
+        app.router.add_post(ACKNOWLEDGE, self._desk.acknowledge)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, "127.0.0.1", self._port, reuse_address=True, ssl_context=self._context
+        )
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """End all connections at once, and listen no more."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        for site in list(runner.sites):
+            await site.stop()
+        for connection in runner.server.connections if runner.server is not None else ():
+            # Closing it would wait for the adapter's end of TLS, which may never come.
+            if connection.transport is not None:
+                connection.transport.abort()
+        await runner.cleanup()
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {"Retry-After": str(answer.retry_after_s)} if answer.retry_after_s else {}
+    return web.Response(
+        status=answer.status,
+        text=json.dumps(dict(answer.body)),
+        content_type="application/json",
+        headers=headers,
+    )

@@ -1,0 +1,349 @@
+"""The rules: what is played for each, on a stage of its own. Each raises RuleBroken, or CannotTell.
+
+``RULES`` has them in the order of the report.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from extender.lab.adapter_kit.contract import Answer
+from extender.lab.adapter_kit.listener import ACKNOWLEDGE, ASSIGNMENT
+from extender.lab.adapter_kit.stage import CannotTell, RuleBroken, Stage
+from extender.model.assignment import AssignedShare, Assignment
+
+ORDERS, CLICKS = "team-a/orders", "team-b/clicks"
+DRAIN_S: Final = 10.0
+"""Until a deadline."""
+NO_WORK_LOG: Final = "the adapter writes no work log ($VREPLICA_WORK_LOG), so nobody sees its work"
+LEASE_S: Final = 3.0
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+
+async def serves(stage: Stage) -> None:
+    """Two shares."""
+    stage.serve(ORDERS)
+    await stage.start()
+    await stage.serving(ORDERS, stage.patience.start_s)
+    stage.serve(CLICKS, vreplicas=1, epoch=9)
+    await stage.serving(CLICKS)
+    await stage.works(ORDERS, 7)
+    await stage.works(CLICKS, 9)
+
+
+async def begin(stage: Stage) -> None:
+    """Start the adapter with one share that it serves."""
+    stage.serve(ORDERS)
+    await stage.start()
+    await stage.serving(ORDERS, stage.patience.start_s)
+    await stage.works(ORDERS)
+
+
+async def prepares(stage: Stage) -> None:
+    """A share is prepared, and served when it is told."""
+    await begin(stage)
+    stage.prepare(CLICKS)
+
+    def ready() -> bool:
+        said = stage.contract.said
+        return stage.has_said() and said is not None and CLICKS not in said.busy
+
+    await stage.until(ready, f"{CLICKS} prepared, and no longer busy")
+    await stage.meanwhile(1.0, f"no work on {CLICKS} before it is told to serve")
+    stage.serve(CLICKS)
+    await stage.serving(CLICKS)
+    await stage.works(CLICKS)
+
+
+async def drains(stage: Stage) -> None:
+    """A share is drained before its deadline, and stays so; the other is served."""
+    await begin(stage)
+    stage.serve(CLICKS)
+    await stage.serving(CLICKS)
+    stage.drain(ORDERS, DRAIN_S)
+    await stage.drained(ORDERS, DRAIN_S)
+    await stage.works(CLICKS)
+    await stage.meanwhile(1.0, f"no work on {ORDERS} once it is drained")
+    stage.tell(ORDERS, None)
+    await stage.until(stage.has_said, f"generation {stage.generation} acknowledged")
+    await stage.meanwhile(0.5, f"no work on {ORDERS} once it is gone")
+
+
+async def stops(stage: Stage) -> None:
+    """A share is taken away without a drain."""
+    await begin(stage)
+    stage.tell(ORDERS, None)
+    await stage.until(stage.has_said, f"generation {stage.generation} acknowledged")
+    await stage.meanwhile(1.5, f"no work on {ORDERS} once it is gone")
+
+
+async def grows(stage: Stage) -> None:
+    """More vreplicas of the same epoch: served as before."""
+    await begin(stage)
+    stage.serve(ORDERS, vreplicas=5)
+    await stage.serving(ORDERS)
+    await stage.works(ORDERS, 7)
+
+
+async def fences(stage: Stage) -> None:
+    """A share that was drained comes back with a greater epoch."""
+    await begin(stage)
+    stage.drain(ORDERS, DRAIN_S)
+    await stage.drained(ORDERS)
+    stage.serve(ORDERS, epoch=8)
+    await stage.serving(ORDERS)
+    await stage.works(ORDERS, 8)
+    await stage.meanwhile(0.5, "work with epoch 8 only")
+
+
+async def newer_wins(stage: Stage) -> None:
+    """Many generations, each before the adapter can have done what the one before asked."""
+    await begin(stage)
+    for vreplicas in (1, 2, 3):
+        stage.prepare(CLICKS, vreplicas)
+        await asyncio.sleep(0.02)
+    stage.serve(CLICKS, 3)
+    await asyncio.sleep(0.02)
+    stage.drain(CLICKS, DRAIN_S)
+    await stage.drained(CLICKS)
+    stage.tell(CLICKS, None)
+    await stage.until(stage.has_said, f"the newest generation {stage.generation} acknowledged")
+    await stage.serving(ORDERS)
+
+
+async def ignores_older(stage: Stage) -> None:
+    """An old generation arrives late, on a stream that is behind."""
+    await begin(stage)
+    old = stage.document()
+    stage.drain(ORDERS, DRAIN_S)
+    await stage.drained(ORDERS)
+    stage.desk.send(old)
+    await stage.meanwhile(1.5, "the older generation ignored")
+    stage.serve(CLICKS)
+    await stage.serving(CLICKS)
+
+
+async def ignores_other_uid(stage: Stage) -> None:
+    """An assignment of the pod's predecessor or successor."""
+    await begin(stage)
+    shares = {CLICKS: AssignedShare(1, 1, 8, 9)}
+    other = Assignment(stage.generation + 1000, stage.assignment.pod, "of-another-pod", shares)
+    stage.desk.send(stage.written(other))
+    await stage.meanwhile(1.5, "an assignment with another UID ignored")
+    stage.serve(ORDERS, vreplicas=3)
+    await stage.serving(ORDERS)
+    await stage.works(ORDERS)
+
+
+async def survives_conflict(stage: Stage) -> None:
+    """The news is on its way while the adapter acknowledges: 409 names the newer generation."""
+    await begin(stage)
+    newest = stage.generation + 1
+    refused = stage.desk.asked.get(ACKNOWLEDGE, 0)
+    stage.desk.faults[ACKNOWLEDGE] = Answer(
+        409, {"error": f"generation {stage.generation} is out of date", "generation": newest}
+    )
+    stage.serve(CLICKS)
+    await stage.until(
+        lambda: stage.desk.asked.get(ACKNOWLEDGE, 0) > refused, "an acknowledgement of the news"
+    )
+    await stage.meanwhile(0.3, "the adapter going on after 409")
+    stage.desk.faults.clear()
+    stage.serve(CLICKS, vreplicas=3)
+    await stage.serving(CLICKS)
+    await stage.works(ORDERS)
+
+
+async def waits(stage: Stage) -> None:
+    """429 with Retry-After, and 503: the adapter waits, serves on, and says it again."""
+    await begin(stage)
+    for status, retry_after_s in ((429, 2), (503, 1)):
+        stage.desk.faults[ACKNOWLEDGE] = Answer(status, {"error": "this is a test"}, retry_after_s)
+        before = stage.desk.asked.get(ACKNOWLEDGE, 0)
+        stage.serve(ORDERS, vreplicas=status % 7 + 1)
+        await stage.meanwhile(2.0, f"the adapter serving on although it is answered {status}")
+        count = stage.desk.asked.get(ACKNOWLEDGE, 0) - before
+        if count > REQUESTS_WHILE_REFUSED_MAX:
+            raise RuleBroken(
+                f"at most {REQUESTS_WHILE_REFUSED_MAX} acknowledgements in 2 s while each is "
+                f"answered {status} with Retry-After: {retry_after_s}",
+                f"{count} of them",
+            )
+        stage.desk.faults.clear()
+        await stage.serving(ORDERS)
+
+
+async def reconnects(stage: Stage) -> None:
+    """The stream is cut in the middle of a line, and news comes afterwards."""
+    await begin(stage)
+    for vreplicas in (3, 4):
+        stage.desk.send(None)
+        stage.serve(ORDERS, vreplicas=vreplicas)
+        await stage.serving(ORDERS)
+    await stage.works(ORDERS)
+
+
+async def notices_silence(stage: Stage) -> None:
+    """A replica, or the way to it, is gone: nothing is refused, and nothing answered any more."""
+    await begin(stage)
+    stage.desk.hang(stage.replicas[0].url)
+    stage.serve(CLICKS, send=False)
+    await stage.serving(CLICKS, stage.patience.silence_s)
+
+
+async def fails_over(stage: Stage) -> None:
+    """One replica ends, then the other one instead."""
+    await begin(stage)
+    for number, replica in enumerate(stage.replicas):
+        await replica.close()
+        stage.serve(ORDERS, vreplicas=3 + number)
+        await stage.serving(ORDERS)
+        await replica.open()
+    await stage.works(ORDERS)
+
+
+async def serves_on(stage: Stage) -> None:
+    """No replica answers for a while."""
+    await begin(stage)
+    for replica in stage.replicas:
+        await replica.close()
+    await stage.works(ORDERS)
+    await stage.meanwhile(1.5, "the adapter serving on while the service is down")
+    await stage.works(ORDERS)
+    for replica in stage.replicas:
+        await replica.open()
+    stage.serve(ORDERS, vreplicas=3)
+    await stage.serving(ORDERS, stage.patience.start_s)
+
+
+async def reads_file(stage: Stage) -> None:
+    """A process starts while no replica answers: the file has its shares."""
+    await begin(stage)
+    if not stage.log.is_used:
+        raise CannotTell(NO_WORK_LOG)
+    await stage.process.kill()
+    for replica in stage.replicas:
+        await replica.close()
+    stage.serve(CLICKS)
+    stage.write_file()
+    await stage.start()
+    await stage.works(CLICKS)
+
+
+async def rereads_token(stage: Stage) -> None:
+    """The kubelet replaces the token, and the old one is no longer valid."""
+    await begin(stage)
+    stage.desk.token = stage.desk.token[::-1]
+    stage.write_token()
+    stage.desk.send(None)
+    stage.serve(ORDERS, vreplicas=3)
+    await stage.serving(ORDERS)
+
+
+async def is_quiet(stage: Stage) -> None:
+    """Many generations within a moment, and then none."""
+    await begin(stage)
+    for vreplicas in range(1, 60):
+        stage.serve(ORDERS, vreplicas=vreplicas)
+        await asyncio.sleep(0.03)
+    await stage.serving(ORDERS)
+    before = stage.desk.asked.get(ACKNOWLEDGE, 0)
+    await stage.meanwhile(2.0, "no more than the service's rate of acknowledgements")
+    count = stage.desk.asked.get(ACKNOWLEDGE, 0) - before
+    if count > REQUESTS_WITHOUT_NEWS_MAX:
+        raise RuleBroken(
+            f"at most {REQUESTS_WITHOUT_NEWS_MAX} acknowledgements in 2 s without news",
+            f"{count} of them",
+        )
+
+
+async def ends_well(stage: Stage) -> None:
+    """SIGTERM: everything is let go, and that is said before the process ends."""
+    await begin(stage)
+    stage.serve(CLICKS)
+    await stage.serving(CLICKS)
+    stage.process.terminate()
+    try:
+        async with asyncio.timeout(stage.patience.grace_s):
+            while stage.process.exit_status is None:
+                stage.must_be_right("no work on what is drained after SIGTERM")
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise RuleBroken(
+            f"the process ending within {stage.patience.grace_s:g} s of SIGTERM", "it runs on"
+        ) from None
+    if not stage.has_said({"drained": [ORDERS, CLICKS]}):
+        raise RuleBroken(f"{ORDERS} and {CLICKS} in drained before the end", stage.seen())
+    stage.must_be_right("no work on what is drained after SIGTERM")
+    if stage.process.exit_status != 0:
+        raise RuleBroken("exit status 0 after SIGTERM", f"{stage.process.exit_status}")
+
+
+async def keeps_lease(stage: Stage) -> None:
+    """An exclusive pool: the lease is renewed, and work ends with it."""
+    stage.lease_s = LEASE_S
+    await begin(stage)
+    if not stage.log.is_used:
+        raise CannotTell(NO_WORK_LOG)
+    await stage.meanwhile(LEASE_S, "the adapter serving on while its lease is renewed")
+    await stage.works(ORDERS)
+    down = Answer(503, {"error": "this is a test"}, 1)
+    stage.desk.faults.update({ASSIGNMENT: down, ACKNOWLEDGE: down})
+    stage.desk.send(None)
+    await stage.meanwhile(LEASE_S, "the adapter running on")
+    before = stage.log.count(ORDERS)
+    await stage.meanwhile(1.0, "the adapter running on")
+    if count := stage.log.count(ORDERS) - before:
+        raise RuleBroken(
+            f"no work on {ORDERS} once the lease of {LEASE_S:g} s has run out",
+            f"{count} pieces of work in the second after it",
+        )
+    stage.desk.faults.clear()
+    stage.serve(ORDERS, vreplicas=3, epoch=8)
+    await stage.works(ORDERS, 8)
+
+
+REQUESTS_WHILE_REFUSED_MAX: Final = 6
+"""In 2 s: both replicas may be asked, and a wait for the one does not hold for the other."""
+REQUESTS_WITHOUT_NEWS_MAX: Final = 4
+"""In 2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``text``: what the adapter must do. ``exclusive``: of pools with leases only."""
+
+    name: str
+    text: str
+    play: Play
+    exclusive: bool = False
+
+
+RULES: Final = (
+    Rule("serves", "serves what it is told to, and says so", serves),
+    Rule("prepares", "gets ready when told Prepare, and does not serve before Serve", prepares),
+    Rule("drains", "lets go by the deadline, says so once it is true, and serves the rest", drains),
+    Rule("stops", "ends the work on a share that is taken away", stops),
+    Rule("grows", "serves on when the number of vreplicas changes", grows),
+    Rule("fences", "works with the new epoch on a share that comes back", fences),
+    Rule("newer-wins", "follows the newest generation while it is busy with another", newer_wins),
+    Rule("ignores-older", "never acts on a generation older than it has seen", ignores_older),
+    Rule("ignores-other-uid", "ignores an assignment of another pod", ignores_other_uid),
+    Rule("survives-conflict", "goes on when it is answered 409", survives_conflict),
+    Rule("waits", "waits when it is answered 429 or 503, and says it again", waits),
+    Rule("reconnects", "opens a stream that was cut again", reconnects),
+    Rule(
+        "notices-silence",
+        "leaves a stream that says nothing, and a replica that does not answer",
+        notices_silence,
+    ),
+    Rule("fails-over", "asks another replica when one is gone", fails_over),
+    Rule("serves-on", "serves on while the service is down", serves_on),
+    Rule("reads-file", "takes its shares from the file while no replica answers", reads_file),
+    Rule("rereads-token", "reads the token again when the kubelet replaces it", rereads_token),
+    Rule("is-quiet", "acknowledges 10 times a second at most, and rarely without news", is_quiet),
+    Rule("ends-well", "drains and acknowledges after SIGTERM, and ends", ends_well),
+    Rule("keeps-lease", "ends its work when its lease runs out", keeps_lease, exclusive=True),
+)

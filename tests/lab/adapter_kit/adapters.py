@@ -1,0 +1,314 @@
+"""A small adapter without the library, and others that are each wrong in one way.
+
+``python -m tests.lab.adapter_kit.adapters NAME`` runs one, as ``vreplica adapter-kit`` starts it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import aiohttp
+
+FOLDER = Path(os.environ.get("VREPLICA_DIR", "."))
+URLS = os.environ.get("VREPLICA_URLS", "").split(",")
+WORK_LOG = Path(os.environ.get("VREPLICA_WORK_LOG", os.devnull))
+TICK_S = 0.05
+
+
+Document: TypeAlias = dict[str, Any]
+
+
+class Adapter:
+    """Keeps the contract. It does a piece of work for each share that it serves every tick."""
+
+    silence_s = 5.0
+
+    def __init__(self) -> None:
+        self.told: Document = {"generation": -1, "uid": "", "shares": {}}
+        self.serving: dict[str, int] = {}
+        """Epoch by share."""
+        self.said: Document | None = None
+        self.ending = False
+        self.at = 0
+        """Which of URLS is asked."""
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def take(self, document: bytes) -> None:
+        told = json.loads(document)
+        if self.is_ours(told) and self.is_newer(told):
+            self.told = told
+
+    def is_ours(self, told: Document) -> bool:
+        return bool(self.told["uid"] in {"", told["uid"]})
+
+    def is_newer(self, told: Document) -> bool:
+        return bool(told["generation"] > self.told["generation"])
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def asked_to_serve(self) -> dict[str, int]:
+        if self.ending:
+            return {}
+        shares = self.told["shares"].items()
+        return {
+            key: share["epoch"] for key, share in shares if share["state"] in self.served_states
+        }
+
+    served_states: tuple[str, ...] = ("Serve",)
+
+    def follow(self) -> None:
+        self.serving = self.asked_to_serve()
+
+    def work(self) -> None:
+        with WORK_LOG.open("a") as log:
+            for key, epoch in self.serving.items():
+                log.write(json.dumps({"share": key, "epoch": epoch}) + "\n")
+
+    async def working(self) -> None:
+        while True:
+            self.follow()
+            self.work()
+            await asyncio.sleep(TICK_S)
+
+    # -- what is said ------------------------------------------------------------------------------
+
+    def acknowledgement(self) -> Document:
+        shares = self.told["shares"]
+        let_go = [key for key, share in shares.items() if self.is_to_go(share)]
+        return {
+            "uid": self.told["uid"],
+            "generation": self.told["generation"],
+            "serving": [key for key in shares if key in self.serving],
+            "drained": [key for key in let_go if key not in self.serving],
+        }
+
+    def is_to_go(self, share: Document) -> bool:
+        return share["state"] == "Drain" or (share["state"] == "Serve" and self.ending)
+
+    async def speaking(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            wait_s = 0.12
+            self.follow()
+            said = self.acknowledgement()
+            if said != self.said and said["generation"] >= 0:
+                status, retry_after_s = await self.say(session, said)
+                if status == 200:
+                    self.said = said
+                elif status != 409:
+                    wait_s = retry_after_s or 0.5
+            await asyncio.sleep(wait_s)
+
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        try:
+            async with session.post(
+                f"{URLS[self.at]}/v1/acknowledge", json=said, headers=self.headers()
+            ) as reply:
+                return reply.status, self.wait_of(reply)
+        except (aiohttp.ClientError, TimeoutError):
+            self.at = (self.at + 1) % len(URLS)
+            return 0, 0.2
+
+    def wait_of(self, reply: aiohttp.ClientResponse) -> float:
+        return float(reply.headers.get("Retry-After", 0))
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(FOLDER / 'token').read_text()}"}
+
+    # -- how news arrives --------------------------------------------------------------------------
+
+    async def listening(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            try:
+                await self.listen(session)
+            except (aiohttp.ClientError, TimeoutError):
+                self.at = (self.at + 1) % len(URLS)
+                self.look_at_file()
+            await asyncio.sleep(0.2)
+
+    async def listen(self, session: aiohttp.ClientSession) -> None:
+        url = f"{URLS[self.at]}/v1/assignment?watch=true"
+        limits = aiohttp.ClientTimeout(total=None, sock_read=self.silence_s)
+        async with session.get(url, headers=self.headers(), timeout=limits) as reply:
+            reply.raise_for_status()
+            async for line in reply.content:
+                if line.strip() and line.endswith(b"\n"):
+                    self.take(line)
+
+    def look_at_file(self) -> None:
+        if (FOLDER / "assignment").exists():
+            self.take((FOLDER / "assignment").read_bytes())
+
+    # -- the process -------------------------------------------------------------------------------
+
+    def sigterm(self, stopped: asyncio.Event) -> None:
+        self.ending = True
+        stopped.set()
+
+    async def run(self) -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.sigterm, stopped)
+        context = ssl.create_default_context(cafile=str(FOLDER / "ca.crt"))
+        connector = aiohttp.TCPConnector(ssl=context)
+        limit = aiohttp.ClientTimeout(total=2)
+        async with aiohttp.ClientSession(connector=connector, timeout=limit) as session:
+            tasks = [
+                asyncio.create_task(work)
+                for work in (self.working(), self.speaking(session), self.listening(session))
+            ]
+            ended = asyncio.create_task(stopped.wait())
+            done, _ = await asyncio.wait({*tasks, ended}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            self.follow()
+            while self.acknowledgement() != self.said:  # noqa: ASYNC110 (a test)
+                await asyncio.sleep(0.02)
+
+
+class ServesInPrepare(Adapter):
+    served_states = ("Serve", "Prepare")
+
+
+class NeverAcknowledges(Adapter):
+    async def speaking(self, session: aiohttp.ClientSession) -> None:
+        await asyncio.Event().wait()
+
+
+class SaysDrainedTooEarly(Adapter):
+    """It says so at once, and lets go three seconds later."""
+
+    def asked_to_serve(self) -> dict[str, int]:
+        shares = self.told["shares"].items()
+        late = {key: share["epoch"] for key, share in shares if self.left_s(share) > 7}
+        return super().asked_to_serve() | late
+
+    def left_s(self, share: Document) -> float:
+        if share["state"] != "Drain":
+            return 0
+        return datetime.fromisoformat(share["deadline"]).timestamp() - datetime.now().timestamp()  # noqa: DTZ005
+
+    def acknowledgement(self) -> Document:
+        drained = [key for key, share in self.told["shares"].items() if self.is_to_go(share)]
+        said = super().acknowledgement()
+        serving = [key for key in said["serving"] if key not in drained]
+        return said | {"drained": drained, "serving": serving}
+
+
+class ActsOnOldGenerations(Adapter):
+    def is_newer(self, told: Document) -> bool:
+        return bool(told["generation"] != self.told["generation"])
+
+
+class IgnoresTheUid(Adapter):
+    def is_ours(self, told: Document) -> bool:
+        return True
+
+
+class ForgetsToDrain(Adapter):
+    served_states = ("Serve", "Drain")
+
+
+class GoesOnWhenAShareIsGone(Adapter):
+    def follow(self) -> None:
+        self.serving |= self.asked_to_serve()
+
+
+class EndsAtConflict(Adapter):
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        status, wait_s = await super().say(session, said)
+        if status == 409:
+            raise RuntimeError("another generation")
+        return status, wait_s
+
+
+class HammersWhenTooOften(Adapter):
+    def wait_of(self, reply: aiohttp.ClientResponse) -> float:
+        return 0.01
+
+
+class IgnoresSigterm(Adapter):
+    def sigterm(self, stopped: asyncio.Event) -> None:
+        """Nothing."""
+
+
+class EndsWithoutAWord(Adapter):
+    def sigterm(self, stopped: asyncio.Event) -> None:
+        os._exit(0)
+
+
+class KeepsTheEpoch(Adapter):
+    """It remembers the epoch with which a share came first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: dict[str, int] = {}
+
+    def asked_to_serve(self) -> dict[str, int]:
+        asked = super().asked_to_serve()
+        return {key: self.epochs.setdefault(key, epoch) for key, epoch in asked.items()}
+
+
+class AcknowledgesAllTheTime(Adapter):
+    async def speaking(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            self.follow()
+            if self.told["generation"] >= 0:
+                await self.say(session, self.acknowledgement())
+            await asyncio.sleep(0.02)
+
+
+class WaitsForASilentStream(Adapter):
+    silence_s = 3600.0
+
+
+class AsksOneReplica(Adapter):
+    async def listening(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            try:
+                await self.listen(session)
+            except aiohttp.ClientError:
+                self.at = 0
+            await asyncio.sleep(0.2)
+
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        said_with = await super().say(session, said)
+        self.at = 0
+        return said_with
+
+
+class StopsWithoutTheService(Adapter):
+    async def listen(self, session: aiohttp.ClientSession) -> None:
+        try:
+            await super().listen(session)
+        except aiohttp.ClientError:
+            self.told = self.told | {"shares": {}}
+            raise
+
+
+class NeverReadsTheFile(Adapter):
+    def look_at_file(self) -> None:
+        """Nothing."""
+
+
+class KeepsTheToken(Adapter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = super().headers()
+
+    def headers(self) -> dict[str, str]:
+        return self.token
+
+
+WRONG: tuple[type[Adapter], ...] = tuple(Adapter.__subclasses__())
+ADAPTERS: dict[str, type[Adapter]] = {"Adapter": Adapter}
+ADAPTERS.update({wrong.__name__: wrong for wrong in WRONG})
+
+if __name__ == "__main__":
+    asyncio.run(ADAPTERS[sys.argv[1]]().run())

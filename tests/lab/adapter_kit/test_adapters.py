@@ -1,0 +1,96 @@
+"""``vreplica adapter-kit`` finds what is wrong with an adapter, and nothing wrong with one that
+keeps the contract.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from extender.lab.adapter_kit.rules import RULES
+from extender.lab.adapter_kit.run import Kit, Outcome, Result
+from extender.lab.adapter_kit.stage import Patience
+from tests.lab.adapter_kit.adapters import ADAPTERS, Adapter
+
+SHORT = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0)
+WRONG = {
+    "ServesInPrepare": ("prepares", "told to prepare"),
+    "NeverAcknowledges": ("serves", "no acknowledgement"),
+    "SaysDrainedTooEarly": ("drains", "has said that it is drained"),
+    "ActsOnOldGenerations": ("ignores-older", "team-a/orders|after 42"),
+    "IgnoresTheUid": ("ignores-other-uid", "team-b/clicks|of-another-pod"),
+    "ForgetsToDrain": ("drains", "acknowledged generation"),
+    "GoesOnWhenAShareIsGone": ("stops", "not assigned to it"),
+    "EndsAtConflict": ("survives-conflict", "has ended with status 1"),
+    "HammersWhenTooOften": ("waits", "of them"),
+    "IgnoresSigterm": ("ends-well", "it runs on"),
+    "EndsWithoutAWord": ("ends-well", "acknowledged generation"),
+    "KeepsTheEpoch": ("fences", "with epoch 7"),
+    "AcknowledgesAllTheTime": ("is-quiet", "more than 10 times a second"),
+    "WaitsForASilentStream": ("notices-silence", "acknowledged generation 41"),
+    "AsksOneReplica": ("fails-over", "acknowledged generation 41"),
+    "StopsWithoutTheService": ("serves-on", ""),
+    "NeverReadsTheFile": ("reads-file", ""),
+    "KeepsTheToken": ("rereads-token", ""),
+}
+"""By name: the rule that it breaks, and a pattern of what is seen."""
+REPOSITORY = Path(__file__).parents[3]
+
+
+async def played(command: list[str], *rules: str, **options) -> dict[str, Result]:
+    kit = Kit(command=command, names=rules, **options)
+    results = await kit.run(lambda _result: None)
+    return {result.rule.name: result for result in results}
+
+
+def program(name: str) -> list[str]:
+    return [
+        "/usr/bin/env",
+        f"PYTHONPATH={REPOSITORY}",
+        sys.executable,
+        str(REPOSITORY / "tests/lab/adapter_kit/adapters.py"),
+        name,
+    ]
+
+
+def broken(results: dict[str, Result]) -> dict[str, str]:
+    return {
+        name: f"expected {result.expected}, seen {result.seen}"
+        for name, result in results.items()
+        if result.outcome is not Outcome.KEPT
+    }
+
+
+def test_each_wrong_adapter_has_its_row():
+    assert set(WRONG) == set(ADAPTERS) - {Adapter.__name__}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_wrong_with_an_adapter_is_found_by_its_rule(name: str):
+    rule, words = WRONG[name]
+    result = (await played(program(name), rule, patience=SHORT))[rule]
+    assert result.outcome is Outcome.BROKEN, result
+    assert re.search(words, result.seen), result
+
+
+@pytest.mark.timeout(90)
+async def test_a_small_adapter_without_the_library_keeps_all_rules():
+    results = await played(program("Adapter"))
+    assert broken(results) == {}
+    assert all(result.work_was_seen for result in results.values())
+
+
+@pytest.mark.timeout(90)
+async def test_the_worker_of_the_python_library_keeps_all_rules_those_of_leases_too():
+    clients = REPOSITORY / "clients/python"
+    command = [
+        "/usr/bin/env",
+        f"PYTHONPATH={clients}",
+        sys.executable,
+        str(clients / "examples/checked.py"),
+    ]
+    results = await played(command, exclusive=True)
+    assert broken(results) == {}
+    assert set(results) == {rule.name for rule in RULES}
+    assert all(result.work_was_seen for result in results.values())
