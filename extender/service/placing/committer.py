@@ -170,9 +170,10 @@ class Committer:
                 await step(batch)
         finally:
             for key, decision in batch.decisions.items():
-                if key not in batch.unknown and key not in batch.waiting:
+                unsettled = key in batch.unknown or key in batch.waiting
+                if not (self.status_doubts.keeps(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
-                elif key not in batch.reported:
+                elif unsettled and key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
             self.hand_overs.written(pool, batch.decisions, batch.waiting)
         return batch

@@ -72,6 +72,16 @@ class StatusDoubts:
             owner, pool, vpod.resource_version, vpod.source, tells_at, max(look_at, tells_at)
         )
 
+    def keeps(self, owner: object, vpod_key: str) -> bool:
+        """Whether a vpod's status is in doubt. Then its newest decision, of ``owner``, stays
+        reserved until the doubt ends, even if that decision's own writes have certainly failed:
+        those of an earlier one may be published (seed 9001469).
+        """
+        doubt = self._doubts.get(vpod_key)
+        if doubt is not None:
+            self._doubts[vpod_key] = doubt._replace(owner=owner)
+        return doubt is not None
+
     def hold(self, vpod_key: str) -> bool:
         """Whether a vpod's status is in doubt. May start a list to end the doubt."""
         doubt = self._doubts.get(vpod_key)
