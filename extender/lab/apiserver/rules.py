@@ -30,7 +30,7 @@ def _stateful_set_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) 
 
 def _rollout_hands_over(spec: Mapping[str, Any], _old: object) -> bool:
     hands_over = spec.get("handoff", {}).get("mode") == "Overlap"
-    return hands_over or spec.get("rollout", {}).get("strategy") != "HandedOver"
+    return bool(hands_over or spec.get("rollout", {}).get("strategy") != "HandedOver")
 
 
 def _values_where_asked(expression: Mapping[str, Any], _old: object) -> bool:

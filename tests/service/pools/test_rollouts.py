@@ -104,9 +104,9 @@ async def test_a_pool_without_room_shrinks_again_after_the_rollout():
 
 
 async def test_without_surge_a_pool_without_room_does_not_grow_and_is_told():
-    limits = {"handoff": {"prepareTimeoutSeconds": 5, "drainTimeoutSeconds": 5}}
-    pool = {"rollout": {"surge": 0}, "slots": 4, "minPods": 0, **limits}
-    async with rolling(**pool) as (world, controller, _):
+    limits = {"prepareTimeoutSeconds": 5, "drainTimeoutSeconds": 5}
+    full = rolling(rollout={"surge": 0}, slots=4, minPods=0, handoff=limits)
+    async with full as (world, controller, _):
         controller.roll_out("r2")
         await until(world_event(world, "RolledOutUnserved"), timeout_s=120)
         assert await world.replicas() == 3
