@@ -20,7 +20,7 @@ pod had before its annotation was removed. ``of`` counts all vreplicas that the 
 ``epoch`` is a fencing token for writes to outside systems. Whenever a pod gets a share that it did
 not have, that share has a greater epoch than any that was stored before for the same vpod. It stays
 as it is while the pod keeps the share, however many vreplicas it has. See ``Epochs``. Shares of one
-vpod that come to several pods at once have epochs in no certain order.
+vpod that come to several pods at once have epochs in no certain order, and they may be equal.
 """
 
 import re
@@ -137,29 +137,32 @@ def _is_new(had: AssignedShare | None, told: Telling) -> bool:
 
 
 class Epochs:
-    """Gives epochs from 1, each greater than all that were stored when it was chosen.
+    """Gives epochs from 1, each greater than all that are known to be stored.
 
-    An epoch is at least ``seen_version``, the newest resourceVersion of pods that this replica has
-    seen. A former leader took its epochs from older versions, and stored each of them by a later
-    write. A leader has seen all writes of former leaders, so its newest version is greater than
-    their epochs. ``note`` adds the epochs that pods have now: they count if etcd was restored, and
-    its versions began anew.
+    An epoch is the newest resourceVersion of pods that this replica knows, and no greater number.
+    The write that stores it gets a greater version. A later leader has seen that write, so all that
+    it gives is greater, although the pod with the epoch may be gone by then. A failed write leaves
+    no trace: the same epoch is given again until something is stored.
+
+    ``note`` adds the epochs that are stored. They count where they are ahead of the versions: after
+    a restore of etcd, and until the watch has brought this replica's own writes.
     """
 
     def __init__(self, seen_version: Callable[[], int]) -> None:
         self._seen_version = seen_version
-        self._highest = 0
+        self._stored = 0
 
     def note(self, assignment: Assignment) -> None:
-        """Give only greater epochs than those of ``assignment`` from now on."""
-        self._highest = max(
-            self._highest, max((share.epoch for share in assignment.shares.values()), default=0)
+        """Give only greater epochs than those of ``assignment``, which is stored, from now on."""
+        self._stored = max(
+            self._stored, max((share.epoch for share in assignment.shares.values()), default=0)
         )
 
-    def next(self) -> int:
-        """Return the next epoch."""
-        self._highest = max(self._seen_version(), self._highest + 1)
-        return self._highest
+    def next(self, at_least: int = 0) -> int:
+        """Return the next epoch. ``at_least``: a resourceVersion that may be newer than those that
+        the watch has brought.
+        """
+        return max(self._seen_version(), at_least, self._stored + 1)
 
 
 def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:

@@ -124,17 +124,34 @@ class TestEpochs:
             st.tuples(st.integers(0, 50), st.lists(st.integers(0, 100), max_size=3)), max_size=20
         )
     )
-    def test_each_is_greater_than_all_before_and_all_that_pods_have(self, steps):
-        version, given_before = 0, [0]
+    def test_each_is_greater_than_all_that_are_stored(self, steps):
+        version, stored = 0, [0]
         epochs = Epochs(lambda: version)
         for grown, found in steps:
             version += grown
-            epochs.note(Assignment(1, *POD, {str(e): AssignedShare(1, 1, 1, e) for e in found}))
+            stored.extend(found)
+            epochs.note(stored_epochs(*found))
             epoch = epochs.next()
-            assert epoch > max(given_before)
-            assert epoch > max(found, default=0)
+            assert epoch > max(stored)
             assert epoch >= version
-            given_before.append(epoch)
+            epochs.note(stored_epochs(epoch))
+            stored.append(epoch)
+
+    def test_writes_that_fail_do_not_carry_them_past_what_the_next_leader_begins_with(self):
+        version = 100
+        epochs = Epochs(lambda: version)
+        for _ in range(50):
+            epochs.next()
+        stored = epochs.next()
+        version += 1  # the write that has succeeded
+        assert Epochs(lambda: version).next() > stored, "its pod is gone: nobody notes its epoch"
+
+    def test_what_the_watch_has_not_brought_yet_counts(self):
+        assert Epochs(lambda: 100).next(at_least=120) == 120
+
+
+def stored_epochs(*epochs: int) -> Assignment:
+    return Assignment(1, *POD, {str(epoch): AssignedShare(1, 1, 1, epoch) for epoch in epochs})
 
 
 class TestAnnotations:

@@ -176,6 +176,27 @@ HANDING_OVER = (
         ),
     ),
     Mutant(
+        "epochs do not count what is stored",
+        _TOLD,
+        "return max(self._seen_version(), at_least, self._stored + 1)",
+        "return max(self._seen_version(), at_least)",
+        "after a restore of etcd a share's epoch would be smaller than the one before",
+        (
+            "tests/model/test_assignment.py::TestEpochs::test_each_is_greater_than_all_that_are_stored",
+        ),
+    ),
+    Mutant(
+        "epochs run ahead while writes fail",
+        _TOLD,
+        "return max(self._seen_version(), at_least, self._stored + 1)",
+        "self._stored = max(self._seen_version(), at_least, self._stored + 1); return self._stored",
+        "the next leader's would be smaller, once the pod that has the epoch is gone",
+        (
+            "tests/model/test_assignment.py::TestEpochs::"
+            "test_writes_that_fail_do_not_carry_them_past_what_the_next_leader_begins_with",
+        ),
+    ),
+    Mutant(
         "what is taken back moves again at once",
         _PLAN,
         "elif self.stays and pod.draining and pod.serving and not pod.abandoned:",

@@ -45,6 +45,7 @@ from extender.model.names import (
     PLACEMENTS_ANNOTATION,
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
+from extender.model.resource_versions import parse_version
 from extender.service.placing.annotation_patch import (
     remove_text,
     same_pod,
@@ -154,10 +155,12 @@ class AssignmentWriter:
         for count, key in enumerate(pods, 1):
             if count % SLICE_PODS == 0:
                 await asyncio.sleep(0)
-            pod = self._caches.pods.latest(key)
-            known = own_assignment(pod) if pod is not None else None
-            if known is not None:
-                self._epochs.note(known)
+            if (pod := self._caches.pods.latest(key)) is not None:
+                self._note_epochs_of(pod)
+
+    def _note_epochs_of(self, pod: AdapterPod) -> None:
+        if (known := own_assignment(pod)) is not None:
+            self._epochs.note(known)
 
     async def _tell(self, due: "_Due", key: str) -> None:
         """Write a pod's assignment if it is not right; after a failure, again later."""
@@ -170,7 +173,9 @@ class AssignmentWriter:
                 reply = await self._fenced(pod.pool).patch(
                     PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
                 )
-                self._caches.pods.written(pod_from(reply))
+                written = pod_from(reply)
+                self._caches.pods.written(written)
+                self._note_epochs_of(written)
         except (NotLeading, NotFound):
             pass
         except ApiError as error:
@@ -193,7 +198,7 @@ class AssignmentWriter:
             (pod.key, pod.uid),
             pod.ledger,
             {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
-            self._epochs.next,
+            partial(self._epochs.next, parse_version(pod.resource_version) or 0),
             partial(self._hand_overs.telling, pod),
         )
         if after is None:
