@@ -493,6 +493,14 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "a failure gives up what a status in doubt may publish",
+        _COMMITTER,
+        "if not (self.status_doubts.keeps(owner, key) or unsettled):",
+        "if not unsettled:",
+        "I1 in bytes, or slots (seed 9001469): others get the room of what is published",
+        (f"{_ORDER}test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publish",),
+    ),
+    Mutant(
         "a look forgets what its period has moved",
         _EVICTOR,
         "budget=pool.moves_per_period - known.spent,",

@@ -7,7 +7,7 @@ import pytest
 from extender.engine.pods import claims
 from extender.lab.simulation.world import facts
 from extender.model import names
-from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time
+from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later
 
 pytestmark = pytest.mark.sim
 
@@ -60,6 +60,30 @@ async def test_what_stands_over_the_half_may_stay_and_become_less():
     scene.pod("a-0", entries("t", 300), actor=PERSON, slots=5_000)
     scene.pod("a-0", entries("t", 299), slots=5_000)
     assert not [line for line in scene.found if "bytes" in line]
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "wrong"), [pytest.param(5.0, 0, id="lately"), pytest.param(500.0, 1, id="long ago")]
+)
+@in_virtual_time
+async def test_of_what_comes_with_a_bind_the_vpods_that_left_lately_do_not_count(
+    ago_s: float, wrong: int
+):
+    """Seed 243992419: a replica whose watch was behind bound the pod with what they published."""
+    scene = CheckerScene()
+    scene.pool("a", slots=5_000)
+    scene.pod("a-0", entries("t", 240), actor=PERSON, slots=5_000)
+    scene.pod("a-1", dict.fromkeys(entries("t", 20), 1), actor=PERSON, slots=5_000)
+    for key in entries("t", 240):
+        scene.vpod(key.partition("/")[2], 1, {"a-0": 1}, actor=PERSON)
+    told = ("1 vreplica moved from a-0 to a-1 (Drain)", "")
+    for key in entries("t", 20):
+        scene.vpod(key.partition("/")[2], 1, {"a-1": 1}, moved=told)
+    scene.pod("a-0", {}, actor=PERSON, slots=5_000, node="")
+    await later(ago_s)
+    scene.found.clear()
+    scene.pod("a-0", entries("t", 240), slots=5_000)
+    assert len([line for line in scene.found if "bytes of t on a-0" in line]) == wrong
 
 
 @pytest.mark.parametrize(("exist", "wrong"), [(True, 1), (False, 0)])

@@ -10,7 +10,7 @@ import pytest
 from extender.engine.placing.explain import Explanation, Reasoning, Step
 from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.rebalance.relocation import relocate
-from extender.kube.api import VPODS, PatchType
+from extender.kube.api import VPODS, ApiError, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.service.placing.batch import Committed
@@ -239,6 +239,23 @@ def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
     assert not doubts.hold("tenant/a")
     assert pool.placed_of("tenant/a") == {}
+
+
+async def test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publish():
+    """Seed 9001469: the pod came back without its ledger, and others got the room."""
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    committer, pool = world.committer(), world.caches.state.pool(POOL)
+    failures = ({"after": lost()}, {"before": ApiError(503, "ServiceUnavailable", "no leader")})
+    for attempt, failure in enumerate(failures):
+        world.api.fail("patch", "vpods/status", **failure)
+        decision = made_now(world, a_decision("a", {0: 3}))
+        committer.reserve(("test", attempt), decision)
+        assert (await committer.commit(("test", attempt), POOL, [decision])).failed
+        assert pool.is_reserved("tenant/a")
+    await world.sync()
+    assert not pool.is_reserved("tenant/a"), "the newer version is seen"
 
 
 async def test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger():

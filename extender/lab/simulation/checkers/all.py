@@ -253,6 +253,7 @@ class Checkers:
 
     def _check_status(self, old: VPod, new: VPod) -> None:
         was_edited = self._edited_records.was_edited(new.key)
+        self._overcommit.status_written(old, new)
         if not was_edited:
             self._honesty.check_allowed(old, new)
         self._moves.check(old, new, was_edited=was_edited)

@@ -2,15 +2,22 @@
 ledger replaces another one that its writer has not seen.
 """
 
+from math import inf
+
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import Checker
-from extender.lab.simulation.world.facts import LEDGER_BYTES_MAX, Pod, in_force
+from extender.lab.simulation.checkers.context import Checker, CheckerContext
+from extender.lab.simulation.world.facts import LEDGER_BYTES_MAX, Pod, VPod, in_force
 from extender.lab.simulation.world.ledgers import write_problems
 
 
 class OvercommitChecker(Checker):
     """Checks bound pods that the service writes."""
+
+    def __init__(self, context: CheckerContext) -> None:
+        super().__init__(context)
+        self._left_at: dict[tuple[str, str], float] = {}
+        """By pod and vpod."""
 
     def check_write(self, before: Obj, after: Obj) -> None:
         """Check that no update of a ledger is lost."""
@@ -24,7 +31,7 @@ class OvercommitChecker(Checker):
 
         ``before`` is None for a ledger that comes with a bind. Such a ledger has what statuses
         publish on the ordinal, as its writer knows them. If the writer's watch is behind, this
-        includes vpods that are deleted.
+        includes vpods that are deleted, or have left the ordinal lately.
         """
         if len(pod.text or "") > LEDGER_BYTES_MAX:
             self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
@@ -33,12 +40,23 @@ class OvercommitChecker(Checker):
         new = (pod.ledger or {}).keys() - (
             (before.ledger or {}) if before is not None else {}
         ).keys()
+        gone = {key for key in pod.ledger or () if before is None and self._is_gone(key, pod.name)}
         for namespace in sorted({key.partition("/")[0] for key in new}):
-            gone = {
-                key for key in pod.ledger or () if before is None and key not in self._stored.vpods
-            }
             if (size := pod.bytes_of(namespace, gone)) > LEDGER_BYTES_MAX // 2:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
+
+    def status_written(self, old: VPod, new: VPod) -> None:
+        """Record which pods the vpod has left."""
+        for name in old.placements.keys() - new.placements.keys():
+            self._left_at[name, new.key] = self._clock()
+
+    def _is_gone(self, key: str, pod: str) -> bool:
+        """Whether a vpod is deleted, or has left the pod so lately that a replica may not know."""
+        vpod = self._stored.vpods.get(key)
+        if vpod is None:
+            return True
+        left_at = self._left_at.get((pod, key), -inf)
+        return pod not in vpod.placements and left_at >= self._excuses.since()
 
     def check_dimensions(self, pod: Pod, before: Pod | None) -> None:
         """Check that a ledger fits what the pod has of each dimension, or has not grown in it.
