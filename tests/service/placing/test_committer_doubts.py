@@ -247,7 +247,10 @@ async def test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publi
     await world.vpod("a", 3)
     await world.sync()
     committer, pool = world.committer(), world.caches.state.pool(POOL)
-    failures = ({"after": lost()}, {"before": ApiError(503, "ServiceUnavailable", "no leader")})
+    failures: tuple[dict[str, ApiError], ...] = (
+        {"after": lost()},
+        {"before": ApiError(503, "ServiceUnavailable", "no leader")},
+    )
     for attempt, failure in enumerate(failures):
         world.api.fail("patch", "vpods/status", **failure)
         decision = made_now(world, a_decision("a", {0: 3}))

@@ -25,8 +25,10 @@ EVICTION_TRIES: Final = 60
 DRAINED_S: Final = 60.0
 """For a drain without a killed leader."""
 SETTLED_S: Final = 5.0
-ROLLOUT_LOOKS: Final = 240
-"""After so many looks, one each ``SETTLED_S``, a rollout is left alone."""
+REPLACED_S: Final = 60.0
+"""A rollout takes at most this time for each pod, beside the deadline of its hand-over (seed
+93000022: without a surge, each pod of a full pool waits for that).
+"""
 
 
 class Drains:
@@ -84,12 +86,14 @@ class Drains:
         await upgrade(self._scene, pool, "calm")
         if kills:
             await self._kill_leader(pool, rng.uniform(0.0, 30.0))
-        for _ in range(ROLLOUT_LOOKS):
+        limits = pool_from(world.stored(ADAPTERPOOLS)[NS, pool])
+        pods = 1 + sum(pool_of(name) == pool for _, name in world.stored(PODS))
+        ends_at = wall_clock() + pods * (deadline_s(limits) + REPLACED_S)
+        while not _is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
+            if wall_clock() > ends_at:
+                world.problems.append(f"{pool} is not rolled out in time")
+                return
             await asyncio.sleep(SETTLED_S)
-            if _is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
-                break
-        else:
-            world.trace(f"calm: pool {pool} is not rolled out in time")
 
     async def _kill_leader(self, pool: str, after_s: float) -> None:
         """Kill the pool's leader, and start another replica."""
