@@ -218,8 +218,8 @@ HANDING_OVER = (
     Mutant(
         "what waits for adapters is not reserved",
         _COMMITTER,
-        "if key not in batch.unknown and key not in batch.waiting:",
-        "if key not in batch.unknown:",
+        "unsettled = key in batch.unknown or key in batch.waiting",
+        "unsettled = key in batch.unknown",
         "I4: the vpod would be decided from its status, and its move forgotten",
         (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),
     ),

@@ -69,8 +69,9 @@ COMMITTER = (
     Mutant(
         "a write in doubt is released",
         _COMMITTER,
-        "if key not in batch.unknown and key not in batch.waiting:",
-        "if key not in batch.waiting:",
+        "                unsettled = key in batch.unknown or key in batch.waiting\n"
+        "                if not (self.status_doubts.keeps(owner, key) or unsettled):\n",
+        "                unsettled = key in batch.waiting\n                if not unsettled:\n",
         "it may have arrived: its slots would be promised again",
         (f"{_TEST}test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires",),
     ),
@@ -146,7 +147,8 @@ COMMITTER = (
     Mutant(
         "a doubt ends by itself",
         "extender/service/placing/status_doubts.py",
-        "        return doubt is not None\n",
+        "            self._look(doubt.source)\n        return doubt is not None\n",
+        "            self._look(doubt.source)\n"
         "        return doubt is not None and self._clock() < doubt.list_tells_at + UNDER_WAY_S\n",
         "I2: that no newer version comes proves nothing while the watch is silent",
         (
