@@ -52,3 +52,9 @@ def test_the_table_of_versions_has_each_that_there_is_a_module_for_and_none_has_
     )
     known = [Module(version, ()).kubernetes.removeprefix("v") for version in reversed(VERSIONS)]
     assert rows == [(version, "0") for version in known]
+
+
+def test_the_page_for_authors_of_adapters_has_the_whole_worker():
+    worker = (ROOT / "clients/python/examples/worker.py").read_text()
+    _, _, code = worker.partition('"""\n\n')
+    assert f"```python\n{code}```" in (ROOT / "docs/adapters.md").read_text()
