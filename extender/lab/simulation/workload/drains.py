@@ -25,6 +25,8 @@ EVICTION_TRIES: Final = 60
 DRAINED_S: Final = 60.0
 """For a drain without a killed leader."""
 SETTLED_S: Final = 5.0
+ROLLED_OUT_PODS_MAX: Final = 8
+"""Hours of a large pool would cost minutes."""
 REPLACED_S: Final = 60.0
 """A rollout takes at most this time for each pod, beside the deadline of its hand-over (seed
 93000022: without a surge, each pod of a full pool waits for that).
@@ -68,15 +70,17 @@ class Drains:
             await asyncio.sleep(SETTLED_S)
 
     async def roll_out(self) -> None:
-        """Roll out a pool whose rollouts are handed over, and wait for the end. A pool without a
-        node for its surge may never end it.
+        """Roll out a small pool whose rollouts are handed over, and wait for the end. A pool
+        without a node for its surge may never end it.
         """
         world = self._scene.world
         rng = world.rng("rollout")
         pools = [
             name
             for name, pool in zip(world.scale.pool_names, world.scale.pools, strict=True)
-            if "rollout" in pool and (NS, name) in world.stored(ADAPTERPOOLS)
+            if "rollout" in pool
+            and (NS, name) in world.stored(ADAPTERPOOLS)
+            and len(self._pods_of(name)) <= ROLLED_OUT_PODS_MAX
         ]
         if not pools:
             return
@@ -87,18 +91,19 @@ class Drains:
         if kills:
             await self._kill_leader(pool, rng.uniform(0.0, 30.0))
         limits = pool_from(world.stored(ADAPTERPOOLS)[NS, pool])
-        pods = 1 + sum(pool_of(name) == pool for _, name in world.stored(PODS))
+        pods = 1 + len(self._pods_of(pool))
         ends_at = wall_clock() + pods * (deadline_s(limits) + REPLACED_S)
         while not _is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
             if wall_clock() > ends_at:
-                members = [
-                    pod for (_, name), pod in world.stored(PODS).items() if pool_of(name) == pool
-                ]
                 # It waits for a pod that no node takes, for example (seed 91000036).
-                if all(map(is_ready, members)):
+                if all(map(is_ready, self._pods_of(pool))):
                     world.problems.append(f"{pool} is not rolled out in time")
                 return
             await asyncio.sleep(SETTLED_S)
+
+    def _pods_of(self, pool: str) -> list[Obj]:
+        pods = self._scene.world.stored(PODS)
+        return [pod for (_, name), pod in pods.items() if pool_of(name) == pool]
 
     async def _kill_leader(self, pool: str, after_s: float) -> None:
         """Kill the pool's leader, and start another replica."""
