@@ -173,7 +173,7 @@ class Committer:
                 unsettled = key in batch.unknown or key in batch.waiting
                 if not (self.status_doubts.keeps(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
-                elif unsettled and key not in batch.reported:
+                elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
             self.hand_overs.written(pool, batch.decisions, batch.waiting)
         return batch

@@ -176,10 +176,11 @@ class AssignmentWriter:
                 written = pod_from(reply)
                 self._caches.pods.written(written)
                 self._note_epochs_of(written)
-        except (NotLeading, NotFound):
+        except NotFound:
             pass
-        except ApiError as error:
-            # Most often the ledger has changed, and the newest pod is on its way here.
+        except (ApiError, NotLeading) as error:
+            # Most often the ledger has changed, and the newest pod is on its way here. Or this
+            # replica does not lead at this moment: if that lasts, the loop ends (seed 260861382).
             log.debug("assignment of pod %s: %s", key, error)
             due.again(key)
             return

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, VPODS, ApiError, Conflict, PatchType
+from extender.kube.api import ADAPTERPOOLS, VPODS, Api, ApiError, Conflict, PatchType
+from extender.kube.fence import NotLeading
 from extender.model.assignment import Assignment, encode_assignment
 from extender.model.names import (
     ACKNOWLEDGED_ANNOTATION,
@@ -66,6 +67,27 @@ async def test_each_pod_is_told_what_its_ledger_has():
     assert told["uid"] == (await world.pod_object(0))["metadata"]["uid"]
     assert told["shares"]["tenant/a"]["state"] == "Serve"
     await world.check()
+
+
+async def test_a_pod_is_told_although_its_leader_does_not_lead_at_one_moment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Seed 260861382: nothing changed for the pod after that, so it was never told."""
+    world = await a_world(0)
+    async with world.serving() as service:
+        fenced, refused = service.assignments._fenced, 0
+
+        def at_first(pool: str) -> Api:
+            nonlocal refused
+            refused += 1
+            if refused == 1:
+                raise NotLeading
+            return fenced(pool)
+
+        monkeypatch.setattr(service.assignments, "_fenced", at_first)
+        await world.vpod("a", 3)
+        await until(tells(world, pod0={"tenant/a": (3, 3)}))
+    assert refused > 1
 
 
 def test_what_an_ordinals_previous_pod_was_told_is_not_for_its_next_one():
