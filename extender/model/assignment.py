@@ -45,6 +45,10 @@ class AssignmentTooLarge(ValueError):
     """An annotation that would be longer than its limit."""
 
 
+SHARE_BYTES_MAX: Final = 1024
+"""More bytes than a share takes: its key and the name of its peer have 253 each."""
+
+
 class ShareState(StrEnum):
     """What an adapter is to do with a share."""
 
@@ -178,6 +182,11 @@ def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:
             break
         kept[key] = assignment.shares[key]
     return assignment if len(kept) == len(order) else replace(assignment, shares=kept)
+
+
+def is_full(assignment_text: str) -> bool:
+    """Whether a pod's assignment may have no room for one more share."""
+    return len(assignment_text) > ASSIGNMENT_BYTES_MAX - SHARE_BYTES_MAX
 
 
 def encode_assignment(assignment: Assignment) -> str:

@@ -17,6 +17,14 @@ _MOVES = "tests/service/placing/test_handovers.py::"
 
 HANDING_OVER = (
     Mutant(
+        "a move waits for an adapter that cannot be told of it",
+        _RULES,
+        "return adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)",
+        "return adapter.is_prepared(vpod, vreplicas)",
+        "liveness (seed 260861383): begun and taken back for ever",
+        (f"{_TEST}test_whom_a_move_waits_for",),
+    ),
+    Mutant(
         "what waits for a hand-over stays where nobody serves it",
         _COMMITTER,
         "self.hand_overs.served_first(decision, vpod.placements)",
@@ -113,8 +121,8 @@ HANDING_OVER = (
     Mutant(
         "a share is drained before others serve it",
         _RULES,
-        "if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)",
-        "if _waits(pool.pods[name], adapters) and not adapters(name).is_told(vpod)",
+        "and not (adapters(name).serves(vpod) or adapters(name).is_left_out(vpod))",
+        "and not (adapters(name).is_told(vpod) or adapters(name).is_left_out(vpod))",
         "I7: it is published where an adapter has not begun to serve",
         (_TAKEN_OVER,),
     ),

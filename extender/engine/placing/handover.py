@@ -42,10 +42,16 @@ class Adapter(NamedTuple):
 
     assignment: Assignment | None = None
     acknowledged: Acknowledged | None = None
+    full: bool = False
+    """Whether the assignment has no room for a further share (``AssignmentTooLarge``)."""
 
     def is_told(self, vpod: str) -> AssignedShare | None:
         """The vpod's share here."""
         return self.assignment.shares.get(vpod) if self.assignment is not None else None
+
+    def is_left_out(self, vpod: str) -> bool:
+        """Whether the adapter cannot be told of the vpod. It is not waited for."""
+        return self.full and self.is_told(vpod) is None
 
     def has_done(self, vpod: str) -> bool:
         """Whether the adapter has done what the newest assignment asks for this vpod."""
@@ -122,7 +128,7 @@ def withheld(
         for name, count in target.items()
         if count > claims[name].published
     }
-    unready = [name for name in more if not adapters(name).is_prepared(vpod, target[name])]
+    unready = [name for name in more if not _may_take(adapters(name), vpod, target[name])]
     if not unready:
         return {}
     waiting: dict[str, int] = {}
@@ -138,7 +144,11 @@ def unprepared(
 ) -> list[str]:
     """Names of the pods whose adapters ``withheld`` waits for."""
     waiting = withheld(pool, vpod, target, adapters)
-    return [name for name in waiting if not adapters(name).is_prepared(vpod, target[name])]
+    return [name for name in waiting if not _may_take(adapters(name), vpod, target[name])]
+
+
+def _may_take(adapter: Adapter, vpod: str, vreplicas: int) -> bool:
+    return adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)
 
 
 def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
@@ -148,7 +158,8 @@ def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
     return [
         name
         for name in published_on(pool, vpod)
-        if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)
+        if _waits(pool.pods[name], adapters)
+        and not (adapters(name).serves(vpod) or adapters(name).is_left_out(vpod))
     ]
 
 

@@ -41,6 +41,7 @@ from extender.model.assignment import (
     Telling,
     decode_acknowledged,
     decode_assignment,
+    is_full,
 )
 from extender.model.bucket import Bucket
 from extender.model.moves import MoveReason
@@ -378,7 +379,7 @@ class HandOvers:
             return known[2]
         assignment = decode_assignment(pod.assignment_text, pod.uid)
         said = decode_acknowledged(pod.acknowledged_text) if assignment is not None else None
-        adapter = Adapter(assignment, said)
+        adapter = Adapter(assignment, said, is_full(pod.assignment_text or ""))
         self._adapters[pod.key] = (pod.assignment_text, pod.acknowledged_text, adapter)
         return adapter
 

@@ -23,8 +23,9 @@ from extender.lab.simulation.checkers.context import Checker, CheckerContext, by
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.adapters import SimulatedAdapter
 from extender.lab.simulation.world.callers import GROUP, KIND
-from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
+from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
+from extender.model.assignment import is_full
 from extender.model.decode import pod_from
 from extender.model.eviction import eviction_of
 from extender.model.moves import MoveReason
@@ -46,6 +47,8 @@ class HandoverChecker(Checker):
         """Names of the pods whose adapters have acknowledged."""
         self._told_serve: dict[tuple[str, str], float] = {}
         """(pod, vpod) -> since when it is told to serve."""
+        self._full: dict[str, frozenset[str]] = {}
+        """Pod -> the vpods that its assignment has, if it has no room for another one."""
         self.checked = 0
         """Moves of served vreplicas that were compared."""
         self.rolled_out = 0
@@ -75,6 +78,9 @@ class HandoverChecker(Checker):
             self._acknowledged.add(name)
         else:
             self._acknowledged.discard(name)
+        self._full.pop(name, None)
+        if told is not None and is_full(annotations[ASSIGNMENT]):
+            self._full[name] = frozenset(told["shares"])
         serves = {
             key
             for key, share in (told["shares"] if told is not None else {}).items()
@@ -102,6 +108,10 @@ class HandoverChecker(Checker):
         pool = self._stored.pool(name)
         return pool.overlaps and not pool.deleted and not self._excuses.holds(f"gone {name}")
 
+    def _is_left_out(self, name: str, key: str) -> bool:
+        """Whether the pod's adapter cannot be told of the vpod: its assignment is full."""
+        return name in self._full and key not in self._full[name]
+
     def check_status(self, old: VPod, new: VPod) -> None:
         """The service has written a status."""
         if not self._hands_over(new.pool) or new.by_caller or old.pool != new.pool:
@@ -119,7 +129,9 @@ class HandoverChecker(Checker):
         ready = 0
         for name, count in new.placements.items():
             known = self._circumstances.adapter(name)
-            if known is not None and (new.key in known.prepared or new.key in known.serving):
+            if self._is_left_out(name, new.key) or (
+                known is not None and (new.key in known.prepared or new.key in known.serving)
+            ):
                 ready += max(0, count - old.placements.get(name, 0))
         shrunk = max(0, old.total - new.total)
         self.checked += 1
@@ -138,6 +150,8 @@ class HandoverChecker(Checker):
             adapter = self._adapter(other)
             told = self._told_serve.get((other, key))
             waited = told is not None and self._clock() - told > pool.prepare_timeout_s - 1.0
+            if self._is_left_out(other, key):
+                continue
             if adapter is not None and not waited and key not in adapter.serving:
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
