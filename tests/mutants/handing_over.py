@@ -22,7 +22,7 @@ HANDING_OVER = (
         "return adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)",
         "return adapter.is_prepared(vpod, vreplicas)",
         "liveness (seed 260861383): begun and taken back for ever",
-        (f"{_TEST}test_whom_a_move_waits_for",),
+        (_WITHHELD,),
     ),
     Mutant(
         "what waits for a hand-over stays where nobody serves it",
