@@ -576,7 +576,7 @@ async def test_no_event_has_a_reason_that_is_not_in_the_closed_set(api: StoreApi
 def test_every_reason_is_a_word_that_is_explained(reason: EventReason):
     assert re.fullmatch(r"[A-Z][A-Za-z]{2,127}", reason)
     kind = EVENTS[reason]
-    assert re.fullmatch(r"[A-Z][a-z]+ing", kind.action)
+    assert re.fullmatch(r"[A-Z][a-z]+ing(Out)?", kind.action), "a verb: Scheduling, RollingOut"
     assert kind.regarding
     assert kind.meaning
     assert kind.remedy or kind.type == "Normal"
