@@ -136,44 +136,69 @@ class TlsServer:
         self.sockets = sockets
         self._context = context
         self._handshake_timeout_s = handshake_timeout_s
-        self._accepting: list[asyncio.Task[None]] = []
-        self._handshakes: dict[asyncio.Task[None], None] = {}
-        """Oldest first."""
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Sockets that could not accept, until they try again."""
+        self._handshakes: dict[asyncio.Task[None], socket.socket | None] = {}
+        """Oldest first; a connection whose task has not run yet."""
 
     async def start(self, connection: Callable[[], asyncio.BaseProtocol]) -> None:
         """``connection`` makes the protocol of each connection."""
-        self._accepting = [
-            asyncio.create_task(self._accept(one, connection)) for one in self.sockets
-        ]
+        for one in self.sockets:
+            self._listen(one, connection)
 
     def close(self) -> None:
         """Accept no more, and give up handshakes. Connections go on."""
-        for task in (*self._accepting, *self._handshakes):
-            task.cancel()
+        loop = asyncio.get_running_loop()
         for one in self.sockets:
+            if one.fileno() >= 0:
+                loop.remove_reader(one)
             one.close()
+        for timer in self._paused.values():
+            timer.cancel()
+        for task in self._handshakes:
+            task.cancel()
 
-    async def _accept(
+    def _listen(
         self, listening: socket.socket, connection: Callable[[], asyncio.BaseProtocol]
     ) -> None:
+        self._paused.pop(listening, None)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening, connection)
+
+    def _accept(
+        self, listening: socket.socket, connection: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        """A client waits. ``loop.sock_accept`` would lose the connection if it were cancelled at
+        the moment in which it has it.
+        """
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError:
-                await asyncio.sleep(ACCEPT_AGAIN_S)
-                continue
-            if len(self._handshakes) >= HANDSHAKES_MAX:
-                oldest = next(iter(self._handshakes))
-                del self._handshakes[oldest]
-                oldest.cancel()
-            task = asyncio.create_task(self._shake_hands(accepted, connection))
-            self._handshakes[task] = None
-            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # the client is gone
+        except OSError:
+            loop.remove_reader(listening)
+            again = loop.call_later(ACCEPT_AGAIN_S, self._listen, listening, connection)
+            self._paused[listening] = again
+            return
+        accepted.setblocking(False)
+        if len(self._handshakes) >= HANDSHAKES_MAX:
+            oldest = next(iter(self._handshakes))
+            self._shaken(oldest)
+            oldest.cancel()
+        task = asyncio.create_task(self._shake_hands(accepted, connection))
+        self._handshakes[task] = accepted
+        task.add_done_callback(self._shaken)
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        untouched = self._handshakes.pop(task, None)
+        if untouched is not None:
+            untouched.close()
 
     async def _shake_hands(
         self, accepted: socket.socket, connection: Callable[[], asyncio.BaseProtocol]
     ) -> None:
+        if (task := asyncio.current_task()) is not None:
+            self._handshakes[task] = None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 connection,

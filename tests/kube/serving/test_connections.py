@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -240,6 +241,31 @@ async def test_of_handshakes_that_do_not_go_on_the_oldest_gives_way(
         assert not silent[2][0].at_eof()
         for _, writer in (*silent, connection):
             writer.close()
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("turns", range(5))
+def test_a_server_that_closes_while_a_client_comes_closes_the_clients_connection(
+    tmp_path: Path, loop, turns: int
+):
+    """``turns`` of the event loop after the client came."""
+
+    async def come_and_close() -> None:
+        (listening,) = await sockets.listening_sockets("127.0.0.1", 0, None)
+        server = sockets.TlsServer([listening], _tls(tmp_path), 60.0)
+        await server.start(asyncio.Protocol)
+        await asyncio.sleep(0)
+        with socket.create_connection(listening.getsockname()):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            server.close()
+            await asyncio.sleep(0.02)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        loop(come_and_close())
+        gc.collect()
+    assert [str(one.message) for one in told] == []
 
 
 def test_a_client_that_gives_up_its_handshake_leaves_nothing(tmp_path: Path):
