@@ -1,5 +1,5 @@
 """``/evict``: an eviction of an adapter pod (``pods/eviction``) waits until other adapters serve
-what the pod carries, in pools with ``handoff.mode: Overlap``.
+what the pod carries, in pools that hand shares over.
 
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
 node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
@@ -47,7 +47,7 @@ class Evictions:
         """Return the verdict on one request. Never raises."""
         if (request.group, request.resource, request.subresource) != ("", "pods", "eviction"):
             return ALLOWED
-        if request.operation != "CREATE" or not self._overlaps_in(request.namespace):
+        if request.operation != "CREATE" or not self._hands_over_in(request.namespace):
             return ALLOWED
         name = request.name or text(request.object or {}, "metadata", "name")
         try:
@@ -60,9 +60,9 @@ class Evictions:
             _log.warning("%s: %s", why, describe_error(error))
             return Verdict(warnings=(f"{why}: {describe_error(error)}",))
 
-    def _overlaps_in(self, namespace: str) -> bool:
+    def _hands_over_in(self, namespace: str) -> bool:
         pools = self._caches.pools.objects.values()
-        return any(pool.namespace == namespace and pool.overlaps for pool in pools)
+        return any(pool.namespace == namespace and pool.hands_over for pool in pools)
 
     async def _verdict(self, request: AdmissionRequest, name: str) -> Verdict:
         pod = pod_from(await self._api.get(PODS, request.namespace, name))
@@ -108,7 +108,7 @@ class Evictions:
 def has_to_wait(pod: AdapterPod, pool: AdapterPool) -> bool:
     """Whether the pod serves anything that is handed over before it goes."""
     serves = pod.ready and not (pod.finished or pod.deleting)
-    return pool.overlaps and serves and bool(pod.ledger)
+    return pool.hands_over and serves and bool(pod.ledger)
 
 
 def is_dry_run(request: AdmissionRequest) -> bool:

@@ -8,6 +8,7 @@ Both are JSON in annotations of the pod, so they survive every process:
     vreplica.dev/assignment    {"generation": 42, "pod": "adapters/dispatcher-3", "uid": "..",
                                 "shares": {"team-a/orders": {"vreplicas": 3, "weight": 1, "of": 8,
                                                              "epoch": 7130, "state": "Serve"}}}
+                               (with "leaseSeconds": 30 after the UID, if the pool is exclusive)
     vreplica.dev/acknowledged  {"generation": 42, "serving": 11, "busy": ["team-a/orders"]}
 
 A share's ``state`` says what the adapter is to do. ``peer``, ``deadline`` and ``intent`` are there
@@ -84,15 +85,22 @@ class Assignment:
     pod: str
     uid: str
     shares: Mapping[str, AssignedShare]
+    lease_s: int = 0
+    """leaseSeconds: the adapter serves for so long after its last acknowledgement at most. 0: it
+    needs no lease.
+    """
 
 
 class Telling(NamedTuple):
-    """What an adapter is told to do with one share: fields of ``AssignedShare``."""
+    """What an adapter is told to do with one share: fields of ``AssignedShare``. ``vreplicas``: not
+    all that the ledger has; None for all.
+    """
 
     state: ShareState = ShareState.SERVE
     peer: str = ""
     deadline: str = ""
     intent: str = ""
+    vreplicas: int | None = None
 
 
 def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
@@ -100,20 +108,23 @@ def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
     return Telling()
 
 
-def next_assignment(
+def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     before: Assignment | None,
     pod: tuple[str, str],
     ledger: Ledger,
     of: Mapping[str, int],
     next_epoch: Callable[[], int],
     tell: Callable[[str, AssignedShare | None], Telling] = serve,
+    *,
+    lease_s: int = 0,
 ) -> Assignment | None:
     """Return what a pod is told after ``before``, None if that is still right.
 
     ``before``: the pod's own assignment, None if it has none. ``pod``: key and UID. ``of``: vpod
     key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
     that are new here, for their epoch, or if there is no assignment yet, for its generation.
-    ``tell``: (vpod key, what the pod is told now) -> what it is to do. A share that is served again
+    ``tell``: (vpod key, what the pod is told now) -> what it is to do. ``lease_s``: see
+    ``Assignment``. A share that is served again
     after it was drained counts as new: another pod may have served it meanwhile.
     """
     key, uid = pod
@@ -123,17 +134,21 @@ def next_assignment(
     epoch = next_epoch() if before is None or new else 0
     shares = {}
     for vpod, share in ledger.items():
-        had = known.get(vpod)
+        had, told = known.get(vpod), tellings[vpod]
         shares[vpod] = AssignedShare(
-            share.vreplicas,
+            share.vreplicas if told.vreplicas is None else told.vreplicas,
             share.weight,
             of.get(vpod) or (had.of if had is not None else share.vreplicas),
             had.epoch if had is not None and vpod not in new else epoch,
-            *tellings[vpod],
+            told.state,
+            told.peer,
+            told.deadline,
+            told.intent,
         )
-    if before is not None and shares == before.shares:
+    if before is not None and (shares, lease_s) == (before.shares, before.lease_s):
         return None
-    return Assignment(before.generation + 1 if before is not None else epoch, key, uid, shares)
+    generation = before.generation + 1 if before is not None else epoch
+    return Assignment(generation, key, uid, shares, lease_s)
 
 
 def _is_new(had: AssignedShare | None, told: Telling) -> bool:
@@ -200,6 +215,7 @@ def _encoded(assignment: Assignment) -> bytes:
             "generation": assignment.generation,
             "pod": assignment.pod,
             "uid": assignment.uid,
+            **({"leaseSeconds": assignment.lease_s} if assignment.lease_s else {}),
             "shares": {key: _plain(share) for key, share in sorted(assignment.shares.items())},
         }
     )
@@ -231,12 +247,12 @@ def decode_assignment(text: str | None, uid: str = "") -> Assignment | None:
             for key, one in plain["shares"].items()
         }
         generation, pod = _count(plain["generation"]), str(plain["pod"])
-        told_uid = str(plain["uid"])
+        told_uid, lease_s = str(plain["uid"]), _count(plain.get("leaseSeconds", 0))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     if uid not in {"", told_uid}:
         return None
-    return Assignment(generation, pod, told_uid, MappingProxyType(shares))
+    return Assignment(generation, pod, told_uid, MappingProxyType(shares), lease_s)
 
 
 _GENERATION: Final = re.compile(r'\{"generation":(\d{1,19})[,}]')

@@ -22,6 +22,7 @@ from extender.model.node_fit import (
     Toleration,
 )
 from extender.model.objects import (
+    LEASE_MIN_S,
     MIN_POD_AGE_S,
     ORDINAL_MAX,
     RESCHEDULE_AFTER_S,
@@ -221,6 +222,7 @@ def pod_from(obj: Json) -> AdapterPod:
         invalid_annotations=_invalid_annotations(annotations),
         deleting=bool(metadata.get("deletionTimestamp")),
         finished=text(status, "phase") in {"Succeeded", "Failed"},
+        stopped=_has_stopped(status),
         ready=ready.get("status") == "True",
         ready_since=text(ready, "lastTransitionTime"),
         priority=priority if isinstance(priority, int) else 0,
@@ -233,6 +235,14 @@ def pod_from(obj: Json) -> AdapterPod:
         ),
         refusal="" if node else _refusal_in(status),
     )
+
+
+def _has_stopped(status: Json) -> bool:
+    """Whether the kubelet has said that all containers have stopped. The phase does not say so: the
+    pod garbage collector sets it for pods of nodes that are gone.
+    """
+    told = mappings(status, "containerStatuses")
+    return bool(told) and all(value_at(one, ("state", "terminated")) is not None for one in told)
 
 
 def _optional_text(annotations: Json, name: str) -> str | None:
@@ -426,6 +436,7 @@ def _handoff(obj: Json) -> Handoff | None:
         drain_timeout_s=_count(
             obj, kind, (*where, "drainTimeoutSeconds"), default.drain_timeout_s, 1
         ),
+        lease_s=_count(obj, kind, (*where, "leaseSeconds"), default.lease_s, LEASE_MIN_S),
     )
 
 

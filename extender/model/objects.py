@@ -153,6 +153,8 @@ class AdapterPod:
     deleting: bool = False
     finished: bool = False
     """Phase Succeeded or Failed."""
+    stopped: bool = False
+    """The kubelet has said that all of its containers have stopped."""
     ready: bool = False
     ready_since: str = ""
     """lastTransitionTime of the Ready condition (RFC 3339), "" if unknown."""
@@ -375,6 +377,10 @@ class LoadTarget:
     target: float
 
 
+LEASE_MIN_S: Final = 5
+"""An adapter acknowledges three times in a lease, and needs some time for that."""
+
+
 class HandoffMode(StrEnum):
     """What a planned move waits for."""
 
@@ -382,6 +388,8 @@ class HandoffMode(StrEnum):
     """Nothing."""
     OVERLAP = "Overlap"
     """The adapter that gets a share serves it before the adapter that loses it lets go."""
+    EXCLUSIVE = "Exclusive"
+    """The adapter that gets a share serves it after the adapter that loses it has let go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +401,8 @@ class Handoff:
     """After that, a move whose destination is not ready is taken back."""
     drain_timeout_s: int = 60
     """After that, a share that its adapter does not let go is taken away."""
+    lease_s: int = 30
+    """With EXCLUSIVE: an adapter that has not acknowledged for so long has stopped."""
 
 
 class RolloutStrategy(StrEnum):
@@ -464,12 +474,22 @@ class AdapterPool:
     @property
     def rolls_out(self) -> bool:
         """Whether the leader replaces the pods of an old revision (``engine.scaling.rollout``)."""
-        return self.overlaps and self.rollout.strategy is RolloutStrategy.HANDED_OVER
+        return self.hands_over and self.rollout.strategy is RolloutStrategy.HANDED_OVER
 
     @property
-    def overlaps(self) -> bool:
+    def hands_over(self) -> bool:
         """Whether shares are handed over from adapter to adapter."""
-        return self.handoff is not None and self.handoff.mode is HandoffMode.OVERLAP
+        return self.handoff is not None and self.handoff.mode is not HandoffMode.NONE
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether a vpod's adapters never serve more together than it publishes."""
+        return self.handoff is not None and self.handoff.mode is HandoffMode.EXCLUSIVE
+
+    @property
+    def lease_s(self) -> int:
+        """leaseSeconds of a pool that is exclusive, else 0: adapters need no lease."""
+        return self.handoff.lease_s if self.handoff is not None and self.is_exclusive else 0
 
     def misfit(self, vpod: VPod) -> str:
         """Why no pod of the pool could ever hold one vreplica of a vpod; "" if one could.

@@ -96,11 +96,22 @@ class TestNextAssignment:
         ],
     )
     def test_a_share_has_a_new_epoch_where_another_pod_may_have_served_it(self, had, told, epoch):
-        before = assigned(4, **({"a": AssignedShare(3, 1, 8, 7, *had)} if had else {}))
+        before = assigned(4, **({"a": AssignedShare(3, 1, 8, 7, *had[:4])} if had else {}))
         after = next_assignment(
             before, POD, {"t/a": Share(3)}, {"t/a": 8}, lambda: 9, lambda _vpod, _had: told
         )
-        assert after == assigned(5, a=AssignedShare(3, 1, 8, epoch, *told))
+        assert after == assigned(5, a=AssignedShare(3, 1, 8, epoch, *told[:4]))
+
+    def test_a_pod_may_be_told_fewer_vreplicas_than_its_ledger_has(self):
+        fewer = Telling(vreplicas=2)
+        after = next_assignment(None, POD, {"t/a": Share(3)}, {}, lambda: 9, lambda *_: fewer)
+        assert after == assigned(9, a=AssignedShare(2, 1, 3, 9))
+
+    def test_it_is_told_anew_when_its_pool_becomes_exclusive(self):
+        before = assigned(4, a=AssignedShare(3, 1, 8, 7))
+        after = next_assignment(before, POD, {"t/a": Share(3)}, {"t/a": 8}, lambda: 9, lease_s=30)
+        assert after == replace(before, generation=5, lease_s=30)
+        assert next_assignment(after, POD, {"t/a": Share(3)}, {"t/a": 8}, int, lease_s=30) is None
 
     def test_each_share_is_told_for_itself_from_what_its_pod_had(self):
         asked: list[tuple[str, AssignedShare | None]] = []
@@ -114,7 +125,7 @@ class TestNextAssignment:
         after = next_assignment(assigned(4, a=had), POD, ledger, {}, lambda: 9, tell)
         assert asked == [("t/a", had), ("t/b", None)]
         assert after == assigned(
-            5, a=AssignedShare(3, 1, 8, 7, *DRAIN), b=AssignedShare(1, 1, 1, 9)
+            5, a=AssignedShare(3, 1, 8, 7, *DRAIN[:4]), b=AssignedShare(1, 1, 1, 9)
         )
 
 
@@ -187,7 +198,10 @@ class TestAnnotations:
         }
 
     def test_what_a_hand_over_adds_stands_only_where_it_is_said(self):
-        shares = {"a": AssignedShare(3, 1, 8, 7, *DRAIN), "b": AssignedShare(1, 1, 1, 8, *PREPARE)}
+        shares = {
+            "a": AssignedShare(3, 1, 8, 7, *DRAIN[:4]),
+            "b": AssignedShare(1, 1, 1, 8, *PREPARE[:4]),
+        }
         found = json.loads(encode_assignment(assigned(42, **shares)))["shares"]
         assert found["t/a"] == {
             "vreplicas": 3,
@@ -200,6 +214,17 @@ class TestAnnotations:
             "intent": "Rebalance",
         }
         assert found["t/b"].keys() == {"vreplicas", "weight", "of", "epoch", "state", "peer"}
+
+    def test_a_lease_stands_only_where_there_is_one(self):
+        text = encode_assignment(replace(assigned(42), lease_s=30))
+        assert json.loads(text) == {
+            "generation": 42,
+            "pod": "adapters/dispatcher-3",
+            "uid": "uid-3",
+            "leaseSeconds": 30,
+            "shares": {},
+        }
+        assert decode_assignment(text) == replace(assigned(42), lease_s=30)
 
     def test_one_that_an_earlier_version_has_written_is_read(self):
         text = (
@@ -363,7 +388,7 @@ def test_an_adapter_that_is_behind_is_awaited(
     ],
 )
 def test_what_an_adapter_has_still_to_do(shares: tuple[Telling, ...], said: int, left: str):
-    told = {str(i): AssignedShare(1, 1, 1, 7, *share) for i, share in enumerate(shares)}
+    told = {str(i): AssignedShare(1, 1, 1, 7, *share[:4]) for i, share in enumerate(shares)}
     acknowledgement = encode_acknowledged(Acknowledged(said, 2))
     assert left_to_do(encode_assignment(assigned(4, **told)), acknowledgement) == left
 

@@ -19,7 +19,7 @@ def a_pool(**spec: object) -> AdapterPool:
 
 
 @pytest.mark.parametrize(
-    ("spec", "handoff", "overlaps"),
+    ("spec", "handoff", "hands_over"),
     [
         pytest.param({}, None, False, id="absent"),
         pytest.param({"handoff": None}, None, False, id="null"),
@@ -29,6 +29,12 @@ def a_pool(**spec: object) -> AdapterPool:
             {"handoff": {"mode": "Overlap"}}, Handoff(mode=HandoffMode.OVERLAP), True, id="Overlap"
         ),
         pytest.param(
+            {"handoff": {"mode": "Exclusive", "leaseSeconds": 9}},
+            Handoff(mode=HandoffMode.EXCLUSIVE, lease_s=9),
+            True,
+            id="Exclusive",
+        ),
+        pytest.param(
             {"handoff": {"prepareTimeoutSeconds": 5, "drainTimeoutSeconds": 7}},
             Handoff(prepare_timeout_s=5, drain_timeout_s=7),
             False,
@@ -36,17 +42,18 @@ def a_pool(**spec: object) -> AdapterPool:
         ),
     ],
 )
-def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, overlaps: bool):
+def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, hands_over: bool):
     pool = a_pool(**spec)
-    assert (pool.handoff, pool.overlaps) == (handoff, overlaps)
+    assert (pool.handoff, pool.hands_over) == (handoff, hands_over)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("mode", "overlap", "must be one of None, Overlap, not 'overlap'"),
+        ("mode", "overlap", "must be one of None, Overlap, Exclusive, not 'overlap'"),
         ("prepareTimeoutSeconds", 0, "must be an integer from 1 to 2147483647, not 0"),
         ("prepareTimeoutSeconds", "30", "must be an integer from 1 to 2147483647, not '30'"),
+        ("leaseSeconds", 4, "must be an integer from 5 to 2147483647, not 4"),
         ("drainTimeoutSeconds", 0, "must be an integer from 1 to 2147483647, not 0"),
     ],
 )

@@ -10,7 +10,7 @@ EVICTIONS = (
     Mutant(
         "an eviction waits for nothing",
         _WEBHOOK,
-        "return pool.overlaps and serves and bool(pod.ledger)",
+        "return pool.hands_over and serves and bool(pod.ledger)",
         "return False",
         "a share is out of service until the ordinal is back",
         (
@@ -53,7 +53,7 @@ EVICTIONS = (
     Mutant(
         "a pool without the mode drains what is marked",
         "extender/engine/state/pool_pods.py",
-        "and self.adapter_pool.overlaps",
+        "and self.adapter_pool.hands_over",
         "",
         "only the hand-over makes a drain for an eviction safe",
         (f"{_DRAINS}test_a_pool_without_the_mode_ignores_the_annotation",),

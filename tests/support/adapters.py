@@ -2,7 +2,8 @@
 its pod's assignment, does what it asks after ``delay_s``, and acknowledges it.
 
 ``serving`` has what each serves at this moment, and ``gaps`` each moment in which an adapter let go
-of a share that nobody else served.
+of a share that nobody else served. ``most`` has how many vreplicas of each vpod were served at
+once.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ class Adapters:
     """(ordinal, state) of what an adapter is told and never does."""
     serving: dict[int, dict[str, int]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
+    most: dict[str, int] = field(default_factory=dict)
     told: list[tuple[int, str, str]] = field(default_factory=list)
     """(ordinal, vpod, state), as often as it has changed."""
 
@@ -102,6 +104,8 @@ class Adapters:
         for key, share in shares.items():
             if share["state"] == "Serve" and key not in busy:
                 mine[key] = share["vreplicas"]
+                all_of_it = sum(other.get(key, 0) for other in self.serving.values())
+                self.most[key] = max(self.most.get(key, 0), all_of_it)
 
     async def _acknowledge(self, ordinal: int, text: str, assignment, busy: list[str]) -> bool:
         said = {"generation": assignment["generation"], "serving": 0, "busy": busy}

@@ -1,5 +1,6 @@
-"""Hand-over of shares from adapter to adapter (``spec.handoff.mode: Overlap``): what a move waits
-for, and what each adapter is told meanwhile. Pure.
+"""Hand-over of shares from adapter to adapter (``spec.handoff``): what a move waits for, and what
+each adapter is told meanwhile. Pure. This is ``mode: Overlap``; ``holders`` has what is different
+with ``mode: Exclusive``.
 
 A move of a vpod's vreplicas from pod A to pod B goes through what is stored, so the next leader can
 tell how far it has come:
@@ -16,9 +17,10 @@ So somebody serves at every moment. ``withheld`` holds the status back, ``unserv
 ``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
 the same way.
 
-Only adapters that acknowledge are waited for. An adapter that has never acknowledged does not know
-the contract (docs/adapters.md), and a pod that does not serve has nothing to hand over. Their
-shares go at once.
+An adapter that loses a share is waited for only if it acknowledges: one that has never done so does
+not know the contract (docs/adapters.md). A pod that does not serve has nothing to hand over. Their
+shares go at once. A new adapter is waited for anyway, until the time-out: it cannot have said
+anything yet.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -69,15 +71,24 @@ class Adapter(NamedTuple):
         current = told is not None and said is not None and said.generation == told.generation
         return said if current else None
 
+    @property
+    def needs_lease(self) -> bool:
+        """Whether its pool is exclusive."""
+        return self.assignment is not None and self.assignment.lease_s > 0
+
+    def knows_newest(self) -> bool:
+        """Whether the adapter has acknowledged the newest assignment."""
+        return self._newest() is not None
+
     def is_prepared(self, vpod: str, vreplicas: int) -> bool:
-        """Whether it is ready to serve so many vreplicas of the vpod, or serves them."""
+        """Whether it is ready to serve so many vreplicas of the vpod, or serves them. With a lease,
+        one that serves some is told of more only once it may serve them.
+        """
         told = self.is_told(vpod)
-        return (
-            told is not None
-            and told.vreplicas >= vreplicas
-            and told.state is not ShareState.DRAIN
-            and self.has_done(vpod)
-        )
+        if told is None or told.state is ShareState.DRAIN or not self.has_done(vpod):
+            return False
+        waits = self.needs_lease and told.state is ShareState.SERVE
+        return waits or told.vreplicas >= vreplicas
 
     def serves(self, vpod: str) -> bool:
         """Whether it serves the vpod, as it has said of its newest assignment."""

@@ -310,7 +310,7 @@ class _Plan:
         over. Only minPodsPerVPod would want more, and it would undo the move.
         """
         pool = self.pool.adapter_pool
-        return pool is not None and pool.overlaps and sum(placed.values()) >= self.vpod.vreplicas
+        return pool is not None and pool.hands_over and sum(placed.values()) >= self.vpod.vreplicas
 
     def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
         """Sort key of what comes back: what may stay, then what is lost with its ordinal, then what

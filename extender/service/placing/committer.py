@@ -118,7 +118,12 @@ class Committer:
         self._write_foreign_status = write_foreign_status
         self._vpod_events = vpod_events
         self.hand_overs = HandOvers(
-            caches, clock=clock, now=now, vpod_events=vpod_events, metrics=metrics
+            caches,
+            clock=clock,
+            now=now,
+            leads_since=leadership.leads_since,
+            vpod_events=vpod_events,
+            metrics=metrics,
         )
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._refusals = WriteRefusals(metrics, vpod_events.write_refused)
@@ -294,7 +299,7 @@ class Committer:
                     batch.waiting.add(key)
                     continue
                 lowered[name] = share
-                if pool.adapter_pool is not None and pool.adapter_pool.overlaps:
+                if pool.adapter_pool is not None and pool.adapter_pool.hands_over:
                     batch.told[name] = pod.assignment_text
         if lowered and not self._may_lower(batch, key):
             batch.failed[key] = "a status of the leader before may still be under way"

@@ -1,5 +1,6 @@
 """``HandOvers``: the leader's view of the shares that are handed over from adapter to adapter, in
-pools with ``spec.handoff.mode: Overlap``. ``engine.placing.handover`` has the rules.
+pools with ``spec.handoff.mode: Overlap`` or ``Exclusive``. ``engine.placing.handover`` has the
+rules, and ``exclusive`` what is different with ``Exclusive``.
 
 The committer asks what may be published (``withheld``) and what may leave a ledger (``retains``).
 A decision that has to wait stays reserved. Its vpod is decided again once something changes for it:
@@ -45,8 +46,9 @@ from extender.model.assignment import (
 )
 from extender.model.bucket import Bucket
 from extender.model.moves import MoveReason
-from extender.model.objects import AdapterPod, Handoff, VPod
+from extender.model.objects import AdapterPod, Handoff, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
+from extender.service.placing.exclusive import ExclusiveShares
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -96,9 +98,11 @@ class HandOvers:
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
+        leads_since: Callable[[str], float],
         vpod_events: VPodEvents,
         metrics: Metrics,
     ) -> None:
+        """``leads_since``: pool -> when this replica began to lead it, by ``clock``."""
         self._caches = caches
         self._clock = clock
         self._now = now
@@ -110,6 +114,13 @@ class HandOvers:
         """By pool and vpod."""
         self._adapters: dict[str, tuple[str | None, str | None, Adapter]] = {}
         """Pod key -> the texts that were decoded, and the result."""
+        self.exclusive = ExclusiveShares(
+            caches,
+            adapter_of=self._adapter,
+            leads_since=leads_since,
+            clock=clock,
+            tell=self._tell,
+        )
         caches.pods.add_event_handler(self._pod_changed)
 
     def __len__(self) -> int:
@@ -242,10 +253,15 @@ class HandOvers:
         preparing = known is not None and known.prepared_by is not None
         if had is not None and had.state is ShareState.DRAIN:
             preparing = preparing and not self._adapter(pod).may_serve(vpod)
-        return telling(state, vpod, pod.name, had, preparing=preparing, drain=drain)
+        told = telling(state, vpod, pod.name, had, preparing=preparing, drain=drain)
+        return self.exclusive.narrowed(state, pod, vpod, had, told)
 
     def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:
-        """Whether what the vpod publishes is served, or was waited for long enough."""
+        """Whether what the vpod publishes is served, or was waited for long enough. If only one may
+        serve, the former one lets go first.
+        """
+        if handoff.mode is HandoffMode.EXCLUSIVE:
+            return True
         known = self._known.get((state.key, vpod))
         if not unserving(state, vpod, self._adapter_of(state)):
             if known is not None:
@@ -281,6 +297,7 @@ class HandOvers:
         for pod, left_s in unreleased(state, vpod, adapters, self._now()).items():
             since_s = handoff.drain_timeout_s - left_s
             found.append(_wait(pod, "let go", since_s, handoff.drain_timeout_s))
+        found += self.exclusive.waits(pool, vpod)
         if known.stays_until > clock:
             found.append(
                 f"an adapter did not get ready in time: it leaves no pod that is drained for "
@@ -306,6 +323,9 @@ class HandOvers:
 
     def _changed(self, pool: str, vpod: str) -> None:
         self.decide(pool, vpod)
+        self.tell(pool, vpod)
+
+    def _tell(self, pool: str, vpod: str) -> None:
         self.tell(pool, vpod)
 
     def _arm(self, pool: str, vpod: str, known: _HandOver) -> None:
@@ -354,7 +374,7 @@ class HandOvers:
 
     def _handoff(self, pool: str) -> Handoff | None:
         known = self._caches.pools.get(pool)
-        return known.handoff if known is not None and known.overlaps else None
+        return known.handoff if known is not None and known.hands_over else None
 
     def _of(self, pool: str, vpod: str) -> tuple[Handoff | None, PoolState | None]:
         handoff = self._handoff(pool)

@@ -13,6 +13,7 @@ from extender.kube.api import (
     Api,
     Conflict,
     Invalid,
+    NotFound,
     Obj,
     OutcomeUnknown,
     PatchType,
@@ -48,11 +49,19 @@ class AcknowledgementWriter:
                 PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
             )
         except (Invalid, Conflict, OutcomeUnknown):
-            reply = await self._api.get(PODS, pod.namespace, pod.name)
-            self._caches.pods.written(pod_from(reply))
+            await self.read(pod)
             return False
         self._caches.pods.written(pod_from(reply))
         return True
+
+    async def read(self, pod: AdapterPod) -> None:
+        """Read the newest pod into the cache. Raises NotFound if it is another one by now, and
+        ApiError.
+        """
+        newest = pod_from(await self._api.get(PODS, pod.namespace, pod.name))
+        if newest.uid != pod.uid:
+            raise NotFound(404, "NotFound", f"pod {pod.key} is another one now")
+        self._caches.pods.written(newest)
 
 
 def _patch(pod: AdapterPod, text: str) -> list[Obj]:

@@ -97,7 +97,7 @@ class AssignmentWriter:
             return
         if old is not None and _facts(old) == _facts(new):
             return
-        if hands_over(self._caches, new.pool) or new.assignment_text is not None:
+        if tells_adapters(self._caches, new.pool) or new.assignment_text is not None:
             self._add(new.pool, (new.key,))
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -110,7 +110,7 @@ class AssignmentWriter:
 
     def _vpod_due(self, pool: str, vpod: str) -> None:
         state = self._caches.state.pools.get(pool)
-        if state is not None and hands_over(self._caches, pool):
+        if state is not None and tells_adapters(self._caches, pool):
             namespace = pool.partition("/")[0]
             self._add(pool, [f"{namespace}/{name}" for name in state.claims_of(vpod)])
 
@@ -188,11 +188,11 @@ class AssignmentWriter:
 
     def _patch(self, pod: AdapterPod) -> list[Obj]:
         """The JSON patch of the pod's annotations; empty if they are right."""
-        if not hands_over(self._caches, pod.pool):
+        if not tells_adapters(self._caches, pod.pool):
             return _removal(pod)
         if pod.ledger_text is None or pod.ledger_error:
             return []  # the reconciler writes the ledger first
-        before = own_assignment(pod)
+        before, pool = own_assignment(pod), self._caches.pools.get(pod.pool)
         vpods = self._caches.state.pool(pod.pool).vpods
         after = next_assignment(
             before,
@@ -201,6 +201,7 @@ class AssignmentWriter:
             {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
             partial(self._epochs.next, parse_version(pod.resource_version) or 0),
             partial(self._hand_overs.telling, pod),
+            lease_s=pool.lease_s if pool is not None else 0,
         )
         if after is None:
             return []
@@ -209,6 +210,7 @@ class AssignmentWriter:
             self._report(pod, len(whole.shares) - len(after.shares))
             if before is not None and after.shares == before.shares:
                 return []
+        self._hand_overs.exclusive.asked(pod, before, after)
         change = _change(pod, after)
         if before is None and pod.acknowledged_text is not None:
             # It comes with the pod's template, or is about what somebody has removed.
@@ -233,7 +235,7 @@ def _facts(pod: AdapterPod) -> tuple[object, ...]:
     return pod.uid, pod.node, pod.assumed, pod.ledger_text, pod.assignment_text
 
 
-def hands_over(caches: Caches, pool: str) -> bool:
+def tells_adapters(caches: Caches, pool: str) -> bool:
     """Whether a pool (by key) has spec.handoff."""
     known = caches.pools.get(pool)
     return known is not None and known.handoff is not None

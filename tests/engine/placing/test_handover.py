@@ -343,7 +343,7 @@ def test_a_ledger_keeps_what_its_adapter_may_serve(
 
 
 LET_GO = Telling(DRAIN, "dispatcher-1", timestamp(DEADLINE_S), "Rebalance")
-LETS_GO = AssignedShare(2, 1, 4, 7, *LET_GO)
+LETS_GO = AssignedShare(2, 1, 4, 7, *LET_GO[:4])
 TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREPARE, "dispatcher-1")
 
 

@@ -90,7 +90,7 @@ class Taints:
         pods = sum(_adapter_node(pod) == node for pod in self._scene.world.stored(PODS).values())
         # A pod that hands over is refused until its deadline at most, at doubling distances.
         decoded = [pool_from(pool) for pool in pools]
-        handed_over_s = max(2 * deadline_s(pool) if pool.overlaps else 0 for pool in decoded)
+        handed_over_s = max(2 * deadline_s(pool) if pool.hands_over else 0 for pool in decoded)
         end = clock() + (1 + pods) * (period_s + handed_over_s + POD_LEAVES_S)
         # Conditions are of the last look, which may have been before the taint.
         await asyncio.sleep(2 * LOOK_S)

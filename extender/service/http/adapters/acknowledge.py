@@ -7,7 +7,15 @@
     -> {"generation": 42, "stored": true, "load": "kept"}
 
 A list that is not given is empty, so ``serving`` has to name what is served. Any replica takes it.
-Only what differs from what is stored is written, so an adapter may repeat itself. ``load`` is what
+Only what differs from what is stored is written, so an adapter may repeat itself.
+
+In a pool that is exclusive, an answer 200 renews the adapter's lease (``engine.placing.holders``).
+So the acknowledgement must be of the assignment that is stored at some moment between the request
+and the answer. This replica's cache may be behind that, so it reads the pod if it writes nothing.
+While the API server does not answer, no lease is renewed: nobody could tell a replica that is cut
+off from all others being down.
+
+``load`` is what
 ``POST /v1/load`` takes, of the pod itself. Only the leader of a pool that balances load keeps it;
 else the answer says why it is ignored. A refusal changes nothing:
 
@@ -47,7 +55,7 @@ from extender.service.http.adapters.callers import AdapterCaller
 from extender.service.http.load import LoadVerb
 from extender.service.http.schedule import RETRY_SOON_S, ScheduleRefused
 from extender.service.pools.acknowledgements import AcknowledgementWriter
-from extender.service.pools.assignments import hands_over, own_assignment
+from extender.service.pools.assignments import own_assignment, tells_adapters
 from extender.service.pools.load_reports import Report
 from extender.service.watching.caches import Caches
 
@@ -119,22 +127,28 @@ class AcknowledgeVerb:
 
     async def _store(self, caller: AdapterCaller, said: Acknowledgement) -> bool:
         """Store it if it is new, and return whether it was. Raises WireError, ApiError."""
-        sent = False
+        stored = confirmed = False
         for _ in range(ATTEMPTS):
             pod = self._caches.pods.latest(caller.pod)
             if pod is None or pod.uid != caller.uid:
                 raise WireError(f"pod {caller.pod} is gone", 403)
-            text = self._text_of(pod, said)
+            text, renews = self._text_of(pod, said)
+            if text == pod.acknowledged_text and (confirmed or not renews):
+                return stored
             if text == pod.acknowledged_text:
-                return sent
-            sent = True
-            if await self._writer.store(pod, text):
+                await self._writer.read(pod)
+            elif await self._writer.store(pod, text):
                 return True
+            else:
+                stored = True
+            confirmed = True
         raise _not_stored(f"pod {caller.pod} changes all the time")
 
-    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> str:
-        """What is to be stored. Raises WireError if it does not go with the pod's assignment."""
-        if not hands_over(self._caches, pod.pool):
+    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> tuple[str, bool]:
+        """What is to be stored, and whether it renews a lease. Raises WireError if it does not go
+        with the pod's assignment.
+        """
+        if not tells_adapters(self._caches, pod.pool):
             raise WireError(no_handoff(pod), 404)
         known = own_assignment(pod)
         if known is None or known.generation != said.generation:
@@ -142,7 +156,7 @@ class AcknowledgeVerb:
         if problem := said.problem(known):
             raise WireError(problem, 422)
         try:
-            return encode_acknowledged(acknowledged(said, known))
+            return encode_acknowledged(acknowledged(said, known)), known.lease_s > 0
         except AssignmentTooLarge as error:
             problem = f"{error}: it names all shares that are assigned and not served"
             raise WireError(problem, 413) from error

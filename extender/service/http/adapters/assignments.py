@@ -24,7 +24,7 @@ from extender.service.http.adapters.callers import (
 )
 from extender.service.http.adapters.streams import LineStreams
 from extender.service.http.verb_handlers import text_answer
-from extender.service.pools.assignments import hands_over, own_assignment
+from extender.service.pools.assignments import own_assignment, tells_adapters
 from extender.service.watching.caches import Caches
 
 OF_POD_MAX: Final = 2
@@ -79,7 +79,7 @@ class AssignmentAnswers:
         except ValueError as error:
             return text_answer(request, 400, str(error))
         pod = self._caches.pods.latest(caller.pod)
-        if pod is not None and not hands_over(self._caches, pod.pool):
+        if pod is not None and not tells_adapters(self._caches, pod.pool):
             return text_answer(request, 404, no_handoff(pod))
         if watch:
             news = _AssignmentNews(self._caches, self._callers, caller)
@@ -107,7 +107,7 @@ class _AssignmentNews:
         """See News."""
         found = self._callers.find(self._caller.user)
         pod = self._caches.pods.latest(self._caller.pod)
-        return found != self._caller or pod is None or not hands_over(self._caches, pod.pool)
+        return found != self._caller or pod is None or not tells_adapters(self._caches, pod.pool)
 
     def take(self) -> bytes:
         """See News."""

@@ -79,7 +79,7 @@ class PlacementAnswers:
             return
         pool = self._caches.pools.get(new.pool)
         state = self._caches.state.pools.get(new.pool)
-        if pool is None or not pool.overlaps or state is None or new.name not in state.pods:
+        if pool is None or not pool.hands_over or state is None or new.name not in state.pods:
             return
         for vpod in state.pods[new.name].claims:
             self._streams.changed(vpod)

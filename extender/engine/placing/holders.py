@@ -1,0 +1,203 @@
+"""``Holders``: which adapters may serve a vpod, in pools with ``handoff.mode: Exclusive``. Pure.
+
+In such a pool the adapters of a vpod never serve more vreplicas together than it publishes (I6).
+So the order of a move is another one than with ``Overlap``:
+
+.. code-block:: text
+
+    written                  A is told   B is told   the next write waits
+    B's ledger               Serve       Prepare     until B is prepared
+    the vpod's status: B     Serve       Prepare     -
+    A's assignment           Drain       Prepare     until A has let go, or its deadline
+    A's ledger               -           Prepare     until nobody holds what B is to serve
+    B's assignment           -           Serve
+
+A pod *holds* vreplicas of a vpod from the moment in which its assignment says ``Serve``, until one
+of these is certain:
+
+- Its adapter has acknowledged a newest assignment that says ``Drain``, or fewer vreplicas.
+- Its containers have stopped.
+- Its lease has run out: the share is not in its assignment any more, or the pod is gone, and a
+  whole lease has passed since that was seen.
+
+The last one holds because an adapter renews its lease only with an acknowledgement of the
+assignment that is stored at that moment (``http.adapters.acknowledge``), and counts the lease from
+when it sent that. So an adapter that does not know of the change has stopped by then, and one that
+knows of it has let go.
+
+An assignment that is being written counts as if it were there: a write whose answer is lost may
+still arrive.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from extender.engine.placing.handover import Adapter
+from extender.model.assignment import Assignment, ShareState
+
+ASKED_S: Final = 60.0
+"""A write that has not arrived after this time (s) never will."""
+
+
+class Held(NamedTuple):
+    """What one pod may serve of one vpod. ``until``: when its lease has run out, None as long as it
+    can renew its lease with it.
+    """
+
+    vreplicas: int
+    until: float | None = None
+
+
+@dataclass(slots=True)
+class _Pod:
+    name: str
+    lease_s: float = 0.0
+    """The longest that the pod was told."""
+    held: dict[str, Held] = field(default_factory=dict)
+    """By vpod."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Vpod -> vreplicas, of the assignment that is being written."""
+    asked_after: int = 0
+    """The generation that the written one follows."""
+    asked_until: float = 0.0
+
+    def vreplicas(self, vpod: str) -> int:
+        held = self.held.get(vpod)
+        return max(held.vreplicas if held is not None else 0, self.asked.get(vpod, 0))
+
+
+class Holders:
+    """The holders of one pool. Times are of one clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Pod] = {}
+        """By UID. Of pods that are gone too, until their leases have run out."""
+        self._of: dict[str, set[str]] = {}
+        """Vpod -> UIDs of the pods that hold some of it, or are asked to."""
+        self._due: list[tuple[float, str, str]] = []
+        """Heap: (when to look, UID, vpod). Entries may be out of date."""
+
+    def seen(self, uid: str, name: str, adapter: Adapter, now: float) -> set[str]:
+        """Take what a pod's adapter is told and has said. Return the vpods of which it may serve
+        less than before.
+        """
+        told = adapter.assignment
+        pod = self._pods.setdefault(uid, _Pod(name))
+        shares = told.shares if told is not None else {}
+        before = {vpod: pod.vreplicas(vpod) for vpod in {*pod.held, *pod.asked}}
+        if told is not None:
+            pod.lease_s = max(pod.lease_s, told.lease_s)
+        if (told.generation if told is not None else 0) != pod.asked_after:
+            pod.asked.clear()
+        for vpod in pod.held.keys() | shares.keys():
+            held = _held_after(adapter, vpod, pod.held.get(vpod), now + pod.lease_s)
+            self._set(uid, pod, vpod, held)
+        return self._fewer(uid, pod, before)
+
+    def gone(self, uid: str, now: float, *, stopped: bool) -> set[str]:
+        """A pod is gone. ``stopped``: whether its containers were seen to have stopped before.
+        Return the vpods that it may not serve any more.
+        """
+        pod = self._pods.get(uid)
+        if pod is None:
+            return set()
+        before = {vpod: pod.vreplicas(vpod) for vpod in {*pod.held, *pod.asked}}
+        pod.asked.clear()
+        for vpod, held in list(pod.held.items()):
+            until = now + pod.lease_s if held.until is None else held.until
+            self._set(uid, pod, vpod, None if stopped else Held(held.vreplicas, until))
+        return self._fewer(uid, pod, before)
+
+    def ask(
+        self, uid: str, name: str, before: Assignment | None, after: Assignment, now: float
+    ) -> None:
+        """``after`` is about to be written where ``before`` is."""
+        pod = self._pods.setdefault(uid, _Pod(name))
+        pod.asked_after = before.generation if before is not None else 0
+        pod.asked_until = now + ASKED_S
+        for vpod, share in after.shares.items():
+            if share.state is ShareState.SERVE and share.vreplicas > pod.vreplicas(vpod):
+                pod.asked[vpod] = share.vreplicas
+                self._of.setdefault(vpod, set()).add(uid)
+                heapq.heappush(self._due, (pod.asked_until, uid, vpod))
+
+    def allowed(self, vpod: str, uid: str, published: int) -> int:
+        """How many vreplicas a pod may be told to serve, if the vpod publishes ``published``."""
+        own, others = 0, 0
+        for key in self._of.get(vpod, ()):
+            if key == uid:
+                own = self._pods[key].vreplicas(vpod)
+            else:
+                others += self._pods[key].vreplicas(vpod)
+        return max(own, published - others)
+
+    def run_out(self, now: float) -> set[str]:
+        """Forget what has run out by ``now``. Return the vpods of which fewer are held."""
+        found: set[str] = set()
+        while self._due and self._due[0][0] <= now:
+            at, uid, vpod = heapq.heappop(self._due)
+            pod = self._pods.get(uid)
+            if pod is None:
+                continue
+            before = {vpod: pod.vreplicas(vpod)}
+            held = pod.held.get(vpod)
+            if held is not None and held.until == at:
+                self._set(uid, pod, vpod, None)
+            if pod.asked_until <= now:
+                pod.asked.pop(vpod, None)
+            found |= self._fewer(uid, pod, before)
+        return found
+
+    def next_at(self) -> float | None:
+        """When ``run_out`` has something to do next."""
+        return self._due[0][0] if self._due else None
+
+    def others(self, vpod: str, uid: str) -> Iterator[tuple[str, Held]]:
+        """Name of each other pod that holds vreplicas of a vpod, and what it holds."""
+        for key in self._of.get(vpod, ()):
+            held = self._pods[key].held.get(vpod)
+            if key != uid and held is not None:
+                yield self._pods[key].name, held
+
+    def _set(self, uid: str, pod: _Pod, vpod: str, held: Held | None) -> None:
+        if held is None:
+            pod.held.pop(vpod, None)
+            return
+        if held.until is not None and held != pod.held.get(vpod):
+            heapq.heappush(self._due, (held.until, uid, vpod))
+        pod.held[vpod] = held
+        self._of.setdefault(vpod, set()).add(uid)
+
+    def _fewer(self, uid: str, pod: _Pod, before: dict[str, int]) -> set[str]:
+        """The vpods of which the pod holds fewer than ``before``. Forgets what is held no more."""
+        fewer = set()
+        for vpod, count in before.items():
+            now = pod.vreplicas(vpod)
+            if now < count:
+                fewer.add(vpod)
+            if not now and (uids := self._of.get(vpod)) is not None:
+                uids.discard(uid)
+                if not uids:
+                    del self._of[vpod]
+        if not pod.held and not pod.asked:
+            del self._pods[uid]
+        return fewer
+
+
+def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> Held | None:
+    """What a pod holds of a vpod. ``had``: before; ``until``: when a lease from now on ends."""
+    told = adapter.is_told(vpod)
+    before = had.vreplicas if had is not None else 0
+    if told is None:
+        if had is None or had.until is not None:
+            return had
+        return Held(before, until)
+    match told.state:
+        case ShareState.SERVE:
+            return Held(told.vreplicas if adapter.has_done(vpod) else max(before, told.vreplicas))
+        case ShareState.DRAIN:
+            return None if adapter.has_done(vpod) else Held(max(before, told.vreplicas))
+        case ShareState.PREPARE:
+            return Held(before) if before and not adapter.knows_newest() else None

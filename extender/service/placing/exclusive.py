@@ -1,0 +1,190 @@
+"""``ExclusiveShares``: who may serve which vpod, in pools with ``handoff.mode: Exclusive``.
+
+Every replica follows the assignments and acknowledgements of such pools (``placing.holders``), and
+the leader asks before it tells an adapter to serve.
+
+A replica that begins to lead does not know of pods that went before it watched. So it tells nobody
+to serve more for as long as a lease: by then their adapters have stopped. What is served meanwhile
+goes on. A pool that becomes exclusive waits as long.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from extender.engine.placing.handover import Adapter
+from extender.engine.placing.holders import Holders
+from extender.engine.state.pool_state import PoolState
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.assignment import AssignedShare, Assignment, ShareState, Telling
+from extender.model.objects import AdapterPod, AdapterPool
+from extender.service.watching.caches import Caches
+
+
+class ExclusiveShares:
+    """``adapter_of`` reads a pod's annotations. ``leads_since``: pool -> the clock's time.
+
+    ``tell`` has the adapters of a vpod told anew: it may be that one is allowed more now.
+    """
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        adapter_of: Callable[[AdapterPod], Adapter],
+        leads_since: Callable[[str], float],
+        clock: Callable[[], float],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._caches = caches
+        self._adapter_of = adapter_of
+        self._leads_since = leads_since
+        self._clock = clock
+        self._tell = tell
+        self._holders: dict[str, Holders] = {}
+        """By pool."""
+        self._since: dict[str, float] = {}
+        """Pool -> since when it is followed."""
+        self._postponed: dict[str, dict[str, None]] = {}
+        """Pool -> vpods of which nobody is told to serve more, because the leader is new."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.pods.add_event_handler(self._pod_changed)
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def narrowed(
+        self, state: PoolState, pod: AdapterPod, vpod: str, had: AssignedShare | None, told: Telling
+    ) -> Telling:
+        """``told``, but no more vreplicas to serve than the pod is allowed to."""
+        if told.state is not ShareState.SERVE or pod.pool not in self._holders:
+            return told
+        claims = state.claims_of(vpod)
+        serves = had.vreplicas if had is not None and had.state is ShareState.SERVE else 0
+        wanted = claims[pod.name].ledger.vreplicas if pod.name in claims else 0
+        is_new = self._wait_s(pod.pool) > 0
+        allowed = serves if is_new else self._allowed(state, pod, vpod)
+        if wanted <= max(allowed, serves):
+            return told
+        if is_new:
+            self._postponed.setdefault(pod.pool, {})[vpod] = None
+            self._arm(pod.pool)
+        if allowed > 0 or serves:
+            return told._replace(vreplicas=max(allowed, serves))
+        peer = next((name for name, _ in self._holders[pod.pool].others(vpod, pod.uid)), "")
+        return Telling(ShareState.PREPARE, peer)
+
+    def _allowed(self, state: PoolState, pod: AdapterPod, vpod: str) -> int:
+        published = sum(claim.published for claim in state.claims_of(vpod).values())
+        return self._holders[pod.pool].allowed(vpod, pod.uid, published)
+
+    def asked(self, pod: AdapterPod, before: Assignment | None, after: Assignment) -> None:
+        """``after`` is about to be written on a pod that has ``before``."""
+        if (holders := self._holders.get(pod.pool)) is not None:
+            holders.ask(pod.uid, pod.name, before, after, self._clock())
+            self._arm(pod.pool)
+
+    def waits(self, pool: str, vpod: str) -> list[str]:
+        """What the vpod's adapters wait for before they serve, in sentences."""
+        state, holders = self._caches.state.pools.get(pool), self._holders.get(pool)
+        if state is None or holders is None:
+            return []
+        named = {name for name, claim in state.claims_of(vpod).items() if claim.published}
+        found = []
+        for name, held in holders.others(vpod, ""):
+            if held.until is not None:
+                left_s = held.until - self._clock()
+                found.append(f"waits until the lease of {name} has run out ({left_s:.0f} s more)")
+            elif name not in named:
+                found.append(f"waits until the adapter of {name} has let go")
+        if found == [] and (left_s := self._wait_s(pool)) > 0 and self._wants_more(state, vpod):
+            found.append(
+                f"the leader is new: it tells nobody to serve more until the leases of pods that "
+                f"are gone have run out ({left_s:.0f} s more)"
+            )
+        return found
+
+    def _wants_more(self, state: PoolState, vpod: str) -> bool:
+        """Whether the vpod publishes more vreplicas somewhere than the pod is told to serve."""
+        for name, claim in state.claims_of(vpod).items():
+            pod = state.pods[name].pod
+            told = self._adapter_of(pod).is_told(vpod) if pod is not None else None
+            serves = told.vreplicas if told is not None and told.state is ShareState.SERVE else 0
+            if claim.published > serves:
+                return True
+        return False
+
+    def _wait_s(self, pool: str) -> float:
+        """Seconds that are left until more may be served."""
+        since = max(self._since[pool], self._leads_since(pool))
+        known = self._caches.pools.get(pool)
+        return since + (known.lease_s if known is not None else 0) - self._clock()
+
+    # -- what is seen ------------------------------------------------------------------------------
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        pool = new or old
+        if pool is None:
+            return
+        if new is None or not new.is_exclusive:
+            self._holders.pop(pool.key, None)
+            self._since.pop(pool.key, None)
+            self._postponed.pop(pool.key, None)
+            self._arm(pool.key)
+        elif pool.key not in self._holders:
+            self._holders[pool.key] = Holders()
+            self._since[pool.key] = self._clock()
+            state = self._caches.state.pools.get(pool.key)
+            for known in list(state.pods.values()) if state is not None else ():
+                if known.pod is not None:
+                    self._pod_changed(None, known.pod)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and (new is None or (new.uid, new.pool) != (old.uid, old.pool)):
+            self._gone(old, stopped=old.stopped)
+        if new is None or (holders := self._holders.get(new.pool)) is None:
+            return
+        same = (
+            old is not None
+            and old.uid == new.uid
+            and old.assignment_text == new.assignment_text
+            and old.acknowledged_text == new.acknowledged_text
+            and old.stopped == new.stopped
+        )
+        if same:
+            return
+        if new.stopped:
+            self._gone(new, stopped=True)
+            return
+        fewer = holders.seen(new.uid, new.name, self._adapter_of(new), self._clock())
+        self._tell_all(new.pool, fewer)
+
+    def _gone(self, pod: AdapterPod, *, stopped: bool) -> None:
+        if (holders := self._holders.get(pod.pool)) is not None:
+            self._tell_all(pod.pool, holders.gone(pod.uid, self._clock(), stopped=stopped))
+
+    def _tell_all(self, pool: str, vpods: Iterable[str]) -> None:
+        for vpod in vpods:
+            self._tell(pool, vpod)
+        self._arm(pool)
+
+    def _arm(self, pool: str) -> None:
+        """Look again when the next lease has run out, or the wait of a new leader is over."""
+        if (timer := self._timers.pop(pool, None)) is not None:
+            timer.cancel()
+        if (holders := self._holders.get(pool)) is None:
+            return
+        due = [at] if (at := holders.next_at()) is not None else []
+        if self._postponed.get(pool):
+            due.append(self._clock() + self._wait_s(pool))
+        if due:
+            loop = asyncio.get_running_loop()
+            self._timers[pool] = loop.call_at(min(due) + TIMER_RESOLUTION_S, self._look, pool)
+
+    def _look(self, pool: str) -> None:
+        self._timers.pop(pool, None)
+        if (holders := self._holders.get(pool)) is None:
+            return
+        vpods = holders.run_out(self._clock())
+        if self._wait_s(pool) <= 0:
+            vpods.update(self._postponed.pop(pool, ()))
+        self._tell_all(pool, sorted(vpods))

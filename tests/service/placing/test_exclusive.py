@@ -1,0 +1,188 @@
+"""Pools with ``spec.handoff.mode: Exclusive``: a vpod's adapters never serve more vreplicas together
+than it publishes.
+"""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
+from extender.model.moves import Move, MoveReason
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from tests.support.adapters import Adapters, adapters, adapters_beside, served
+from tests.support.builders import NS, POOL
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+KEY = "tenant/a"
+LEASE_S = 10
+
+
+async def a_world(*ordinals: int, handoff=None, **pool) -> World:
+    exclusive = {"mode": "Exclusive", "leaseSeconds": LEASE_S, **(handoff or {})}
+    pool = {"handoff": exclusive, "minPods": 3, "rescheduleAfterSeconds": None, **pool}
+    world = await World.create(replicas=3, **pool)
+    await world.pods(*ordinals)
+    return world
+
+
+def a_move(vreplicas: int = 2) -> Move:
+    return Move(KEY, "dispatcher-0", "dispatcher-1", vreplicas, MoveReason.COMPACTION)
+
+
+async def serves(known: Adapters, wanted: dict[int, int], timeout_s: float = 120) -> float:
+    """Wait until these adapters serve the vpod, and no others. Return how long that took."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await until(served(known, KEY, wanted), timeout_s=timeout_s)
+    return loop.time() - began
+
+
+async def test_a_moved_share_is_prepared_drained_and_only_then_served():
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await serves(known, {0: 2})
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move()]) == [a_move()]
+            assert await serves(known, {1: 2}) < 3
+            assert (await known.assignment(1))["leaseSeconds"] == LEASE_S
+            await until(lambda: gone_from_ledger(world, 0))
+    assert known.told == [
+        (0, KEY, "Prepare"),  # the leader is new
+        (0, KEY, "Serve"),
+        (1, KEY, "Prepare"),
+        (0, KEY, "Drain"),
+        (1, KEY, "Serve"),
+    ]
+    assert known.most == {KEY: 2}
+    await world.check()
+
+
+async def gone_from_ledger(world: World, ordinal: int) -> bool:
+    return KEY not in await world.ledger(ordinal)
+
+
+async def test_of_a_part_that_moves_no_more_is_served_together():
+    world = await a_world(0)
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0, delay_s={0: 3.0}) as known:
+        await serves(known, {0: 4})
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
+            assert await serves(known, {0: 1, 1: 3}) > 3
+    assert known.most == {KEY: 4}
+    await world.check()
+
+
+async def test_a_drained_pods_shares_are_served_elsewhere_once_it_has_let_go():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1, delay_s={0: 5.0}) as known:
+        await world.vpod("a", 4)
+        await serves(known, {0: 2, 1: 2})
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        assert await serves(known, {1: 4}) > 5
+    assert known.most == {KEY: 4}
+    await world.check()
+
+
+async def test_what_an_adapter_does_not_let_go_is_served_elsewhere_a_lease_after_its_deadline():
+    world = await a_world(0, 1, handoff={"drainTimeoutSeconds": 20})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await serves(known, {0: 2, 1: 2})
+        known.never.add((0, "Drain"))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(5)
+        assert service.committer.hand_overs.waits(POOL, KEY) == [
+            "waits for the adapter of dispatcher-0 to let go (5 s of 20)",
+            "waits until the adapter of dispatcher-0 has let go",
+        ]
+        await asyncio.sleep(20)
+        (wait,) = service.committer.hand_overs.waits(POOL, KEY)
+        assert wait.startswith("waits until the lease of dispatcher-0 has run out (")
+        assert 20 + LEASE_S - 26 < await serves(known, {1: 4}) < 20 + LEASE_S - 22
+    await world.check()
+
+
+async def test_the_shares_of_a_lost_pod_are_served_elsewhere_a_lease_later():
+    world = await a_world(0, 1, rescheduleAfterSeconds=15)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await serves(known, {0: 2, 1: 2})
+        await known.ready(0, ready=False)
+        known.ends(0)
+        assert 15 + LEASE_S - 1 < await serves(known, {1: 4}) < 15 + LEASE_S + 3
+    await world.check()
+
+
+@pytest.mark.parametrize(("stopped", "wait_s"), [(True, 0), (False, LEASE_S)])
+async def test_an_ordinal_that_comes_back_serves_once_the_pod_before_it_has_stopped(
+    stopped: bool, wait_s: float
+):
+    world = await a_world(0)
+    async with world.serving():
+        async with adapters(world, 0) as known:
+            await world.vpod("a", 2)
+            await serves(known, {0: 2})
+        if stopped:
+            await stop(world, 0)
+        known.ends(0)
+        await world.remove_pod(0)
+        await world.pods(0)
+        async with adapters_beside(known, 0):
+            assert wait_s - 1 < await serves(known, {0: 2}) < wait_s + 2
+    await world.check()
+
+
+async def stop(world: World, ordinal: int) -> None:
+    """The kubelet says that the containers of a pod have stopped."""
+    status = {"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}}]}
+    await world.cluster.patch(
+        PODS,
+        NS,
+        f"dispatcher-{ordinal}",
+        {"status": status},
+        patch_type=PatchType.MERGE,
+        subresource="status",
+    )
+
+
+async def test_a_leader_that_is_new_tells_nobody_to_serve_more_for_a_lease():
+    world = await a_world(0, 1)
+    async with adapters(world, 0, 1) as known:
+        async with world.serving():
+            await world.vpod("a", 2)
+            await serves(known, {0: 1, 1: 1})
+        # Who leads next does not know that this pod was there.
+        known.ends(1)
+        await world.remove_pod(1)
+    async with world.serving() as service, adapters_beside(known, 0):
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(3)
+            assert known.serving == {0: {KEY: 1}, 1: {}}, "what is served is served on"
+            (wait,) = service.committer.hand_overs.waits(POOL, KEY)
+            assert wait.startswith("the leader is new: it tells nobody to serve more until")
+            assert LEASE_S - 5 < await serves(known, {0: 1, 1: 1}) < LEASE_S
+    await world.check()
+
+
+async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_the_lease():
+    world = await a_world(0, handoff={"mode": "Overlap"})
+    async with world.serving(), adapters(world, 0) as known:
+        await world.vpod("a", 2)
+        await serves(known, {0: 2})
+        assert "leaseSeconds" not in await known.assignment(0)
+        spec = {"spec": {"handoff": {"mode": "Exclusive"}}}
+        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+        await asyncio.sleep(1)
+        assert (await known.assignment(0))["leaseSeconds"] == LEASE_S
+        await world.vpod("b", 1)
+        await until(served(known, "tenant/b", {0: 1}), timeout_s=LEASE_S + 2)
+    assert known.gaps == []
+    await world.check()
