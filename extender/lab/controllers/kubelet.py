@@ -167,6 +167,10 @@ class Kubelet(Controller[ObjectKey]):
         return left_s <= 0
 
     async def _remove(self, pod: Obj) -> None:
+        if (pod.get("status") or {}).get("containerStatuses"):
+            await self._write_status(
+                pod, _stopped(pod, rfc3339(self._clock(pod["spec"]["nodeName"])))
+            )
         uid = Preconditions(pod["metadata"]["uid"])
         with suppress(NotFound, Conflict):
             await self._api.delete(PODS, *key_of(pod), preconditions=uid, grace_period_s=0)
@@ -256,6 +260,16 @@ class Kubelet(Controller[ObjectKey]):
             "startTime": started,
             "observedGeneration": pod["metadata"].get("generation", 1),
         }
+
+
+def _stopped(pod: Obj, when: str) -> Obj:
+    """The status that a kubelet reports before it deletes a pod."""
+    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": when}
+    containers = [
+        {**each, "ready": False, "started": False, "state": {"terminated": ended}}
+        for each in pod["status"]["containerStatuses"]
+    ]
+    return {"phase": "Succeeded", "containerStatuses": containers}
 
 
 class NodeRegistrar(Controller[str]):

@@ -281,6 +281,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     checkers = Checkers(world.trace, circumstances)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     world.callers.watchers.append(checkers.callers)
+    world.adapters.on_serve = checkers.exclusive.served
     given_up = _Once(asyncio.current_task())
     checkers.give_up = given_up.cancel
     workload = Workload(

@@ -7,6 +7,7 @@
                             ``settled.Stored.differences``, after they have stopped
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that
                             the store confirms
+    I6 exclusive            ``ExclusiveChecker``: adapters never serve more than is published
     I7 no gap               ``HandoverChecker``: a planned move takes no share out of service
     I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
@@ -41,6 +42,7 @@ from extender.lab.simulation.checkers.context import CheckerContext, by_service
 from extender.lab.simulation.checkers.coverage import CoverageChecker
 from extender.lab.simulation.checkers.coverage_excuses import CoverageExcuses
 from extender.lab.simulation.checkers.edited_records import EditedRecords
+from extender.lab.simulation.checkers.exclusive import ExclusiveChecker
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.handovers import HandoverChecker
 from extender.lab.simulation.checkers.honesty import HonestyChecker
@@ -101,6 +103,7 @@ class Checkers:
         self._moves = MoveChecker(context, self._budgets)
         self._reporting = ReportingChecker(context)
         self._assignments = AssignmentChecker(context)
+        self.exclusive = ExclusiveChecker(context)
         self.handovers = HandoverChecker(context, self._moves.presence)
         self.moves = self._moves.made
         self.callers = CallerChecks(context, self._moves)
@@ -228,6 +231,7 @@ class Checkers:
         if after is None:
             if old is not None:
                 self.vpods.pop(old.key, None)
+                self.exclusive.status_written(old)
                 self._edited_records.status_is_gone(old.key)
             return
         new = read(after)
@@ -243,6 +247,8 @@ class Checkers:
         self._edited_records.weighed(old, new)
         if old is not None and by_service():
             self._honesty.check_others(old, new)
+        if old is not None and old.placements != new.placements:
+            self.exclusive.status_written(old)
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if by_service() and not self._two_lead():
                 self._check_status(old, new)

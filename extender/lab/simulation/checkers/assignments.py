@@ -2,7 +2,8 @@
 its ledger has it.
 
 - An assignment that is written has the vreplicas and weights of the ledger in the same object. So
-  it is never ahead of the ledger. Only if it is nearly as long as it may be, it may lack some.
+  it is never ahead of the ledger. Only if it is nearly as long as it may be, it may lack some; and
+  in an exclusive pool it may have fewer vreplicas to serve.
 - The generation of a pod's assignment grows with each change, also if the annotation was away for
   a time: an adapter remembers the last one.
 - A share that is new on a pod has a greater epoch than all that were given for the vpod before its
@@ -60,7 +61,8 @@ class AssignmentChecker(Checker):
         if old is not None and old["uid"] != new["uid"]:
             old = None
         told, ledger = _counts(new), dict(pod.ledger or {})
-        if told != _told_of(ledger, new):
+        wanted = _told_of(ledger, new)
+        if told != wanted and not (self._stored.pool(pod.pool).exclusive and _fewer(told, wanted)):
             self._violated(f"assignment of {pod.name} is {told}, and its ledger {ledger}")
         if new["uid"] != pod.uid:
             self._violated(f"assignment of {pod.name} is for the UID {new['uid']}")
@@ -135,6 +137,14 @@ def _told_of(
     if len(orjson.dumps(told)) <= ASSIGNMENT_BYTES_MAX - SHARE_BYTES_MAX:
         return ledger
     return {key: ledger[key] for key in told["shares"] if key in ledger}
+
+
+def _fewer(told: Mapping[str, tuple[int, int]], wanted: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether the shares are the same, and none has more vreplicas than wanted."""
+    return told.keys() == wanted.keys() and all(
+        weight == wanted[key][1] and count <= wanted[key][0]
+        for key, (count, weight) in told.items()
+    )
 
 
 def _counts(told: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

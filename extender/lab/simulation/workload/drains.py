@@ -43,16 +43,16 @@ class Drains:
         """Drain pods, and call each drain off again."""
         world = self._scene.world
         rng = world.rng("drains")
-        overlapping = {
+        handing_over = {
             name
             for name, pool in zip(world.scale.pool_names, world.scale.pools, strict=True)
-            if pool.get("handoff", {}).get("mode") == "Overlap"
+            if pool.get("handoff", {}).get("mode", "None") != "None"
         }
         for _ in range(PODS_DRAINED):
             pods = [
                 name
                 for (_, name), pod in world.stored(PODS).items()
-                if pool_of(name) in overlapping and world.adapters.serves(name) and _stays(pod)
+                if pool_of(name) in handing_over and world.adapters.serves(name) and _stays(pod)
             ]
             if not pods:
                 return

@@ -5,9 +5,14 @@ A seed's adapters are of several kinds. Most are prompt or take seconds. Some ne
 state asks for, until the calm. Some never acknowledge: they are without the contract. All of them
 send an acknowledgement twice at times, and say again what they have said before. ``adapter`` tells
 checkers what a pod's adapter really serves.
+
+In an exclusive pool they keep their leases, by clocks that are up to 5 % wrong. There they are cut
+off at times, for longer than their lease: they hear nothing and say nothing. A process whose pod is
+gone although nobody saw its containers stop goes on until its lease has run out.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +25,8 @@ from extender.lab.apiserver.store import Change
 from extender.lab.scheduler.extender_transport import TransportError
 from extender.lab.simulation.world.facts import ASSIGNMENT, POOL, is_ready
 from extender.lab.simulation.world.replica import Replica
+from extender.lab.simulation.world.scale import pool_of
+from extender.model.decode import pod_from
 
 RETRY_S: Final = 1.0
 TIMEOUT_S: Final = 5.0
@@ -28,7 +35,14 @@ DELAYS_S: Final = (0.1, 0.1, 0.5, 3.0, 20.0)
 """An adapter takes up to so long for what it is told."""
 STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
+CUT_OFF_SHARE: Final = 0.03
+"""Of the times at which an adapter with a lease wakes."""
+CLOCKS_WRONG: Final = 0.05
+LEASE_PART: Final = 0.9
+"""Of a lease that an adapter uses, as docs/adapters.md asks for."""
 
+OnServe = Callable[[str, str, int, str], None]
+"""Called with a pod, a vpod, how many vreplicas of it are served in all, and where, in words."""
 
 TRY_AGAIN: Final = (403, 404, 409, 413, 429, 503, 504)
 """413: so many shares are busy that their names are too long to store. Later they are fewer."""
@@ -50,11 +64,28 @@ class SimulatedAdapter:
     heard: int = 0
     """The newest generation of which a replica has taken an acknowledgement."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    newest: str = ""
+    """The text of its assignment."""
+    clock_rate: float = 1.0
+    lease_until: float = -math.inf
+    """The loop's time. Without effect if the assignment has no lease."""
+    cut_until: float = -math.inf
+    gone: bool = False
+    """Whether its pod does not exist any more."""
 
     @property
     def is_well(self) -> bool:
         """Whether it keeps the contract, within seconds."""
         return not self.never and not self.silent and self.delay_s <= DELAYS_S[-2]
+
+    @property
+    def lease_s(self) -> float:
+        """What its assignment says; 0 for none."""
+        return float((self.told or {}).get("leaseSeconds", 0))
+
+    def may_serve(self, now: float) -> bool:
+        """Whether it needs no lease, or has one."""
+        return not self.lease_s or now < self.lease_until
 
 
 class SimulatedAdapters:
@@ -77,8 +108,9 @@ class SimulatedAdapters:
         self._adapters: dict[str, SimulatedAdapter] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Both by pod name."""
-        self._newest: dict[str, str] = {}
-        """Pod name -> the text of its assignment."""
+        self._left_behind: list[tuple[str, SimulatedAdapter]] = []
+        """Pod name and adapter of those whose pods are gone, and which perhaps go on."""
+        self.on_serve: OnServe = lambda _pod, _vpod, _total, _where: None
         self._calm = False
         self.serves_on_s = 0.0
         """How long an adapter at least serves a share that it is told to drain."""
@@ -108,15 +140,18 @@ class SimulatedAdapters:
         name = (after or before or {})["metadata"]["name"]
         known = self._adapters.get(name)
         if known is not None and (after is None or after["metadata"]["uid"] != known.uid):
-            self._end(name)
+            self._end(name, stopped=not known.lease_s)
             known = None
         if after is None or POOL not in (after["metadata"].get("labels") or {}):
+            return
+        if pod_from(after).stopped:
+            self._end(name, stopped=True)
             return
         text = (after["metadata"].get("annotations") or {}).get(ASSIGNMENT)
         if known is None and text is not None and is_ready(after):
             known = self._start(name, after)
-        if known is not None and text is not None and self._newest.get(name) != text:
-            self._newest[name] = text
+        if known is not None and text is not None and known.newest != text:
+            known.newest = text
             known.woken.set()
 
     def _start(self, name: str, pod: Obj) -> SimulatedAdapter:
@@ -129,26 +164,49 @@ class SimulatedAdapters:
             min(delay_s, DELAYS_S[0]) if calm else delay_s,
             "" if calm else never,
             silent and not calm,
+            clock_rate=1.0 + CLOCKS_WRONG * (2.0 * dice - 1.0),
         )
         self._adapters[name] = adapter
         self._tasks[name] = self._run(self._work(name, adapter), f"adapter {name}")
         return adapter
 
-    def _end(self, name: str) -> None:
-        """The process is gone with its pod."""
-        self._adapters.pop(name, None)
-        self._newest.pop(name, None)
-        if (task := self._tasks.pop(name, None)) is not None:
+    def _end(self, name: str, *, stopped: bool) -> None:
+        """The pod is gone. If its process has not stopped, it does not know."""
+        adapter, task = self._adapters.pop(name, None), self._tasks.pop(name, None)
+        if adapter is None or task is None:
+            return
+        adapter.gone = True
+        if stopped:
             task.cancel()
+        else:
+            self._left_behind.append((name, adapter))
+
+    def _served(self, pod: str, key: str) -> list[tuple[str, int]]:
+        """Name of each pod of the same pool that serves a vpod, and how many vreplicas."""
+        now = asyncio.get_running_loop().time()
+        self._left_behind = [one for one in self._left_behind if one[1].may_serve(now)]
+        return [
+            (name, adapter.serving[key])
+            for name, adapter in (*self._adapters.items(), *self._left_behind)
+            if key in adapter.serving and pool_of(name) == pool_of(pod) and adapter.may_serve(now)
+        ]
 
     # -- one adapter -------------------------------------------------------------------------------
 
     async def _work(self, name: str, adapter: SimulatedAdapter) -> None:
+        loop = asyncio.get_running_loop()
         said: list[bytes] = []
         while True:
             await adapter.woken.wait()
             adapter.woken.clear()
-            assignment = orjson.loads(self._newest[name])
+            if self._is_cut_off(adapter, loop.time()):
+                loop.call_at(adapter.cut_until, adapter.woken.set)
+                continue
+            if not adapter.may_serve(loop.time()):
+                adapter.serving.clear()
+                if adapter.gone:
+                    return
+            assignment = orjson.loads(adapter.newest)
             shares = assignment["shares"]
             adapter.told = assignment
             busy = {key for key, share in shares.items() if not _does(adapter, key, share)}
@@ -157,15 +215,38 @@ class SimulatedAdapters:
                 await self._say(name, adapter, said)
                 drains = any(shares[key]["state"] == "Drain" for key in busy)
                 least_s = self.serves_on_s if drains else 0.0
-                await asyncio.sleep(max(least_s, adapter.delay_s * self._rng.random()))
+                delay_s = max(least_s, adapter.delay_s * self._rng.random())
+                await self._sleep(name, adapter, said, delay_s)
             self._do(name, adapter, shares)
-            busy = {key for key in shares if shares[key]["state"] == adapter.never} & busy
+            busy = {key for key in busy if not _does(adapter, key, shares[key])}
             said.append(_body(assignment, busy))
             if not await self._say(name, adapter, said) or busy:
-                asyncio.get_running_loop().call_later(RETRY_S, adapter.woken.set)
+                loop.call_later(RETRY_S, adapter.woken.set)
+            elif adapter.lease_s:
+                loop.call_later(adapter.lease_s / 3, adapter.woken.set)
             del said[:-2]
 
+    def _is_cut_off(self, adapter: SimulatedAdapter, now: float) -> bool:
+        if self._calm:
+            return False
+        if adapter.lease_s and now >= adapter.cut_until and self._rng.random() < CUT_OFF_SHARE:
+            adapter.cut_until = now + adapter.lease_s * self._rng.uniform(0.1, 2.5)
+        return now < adapter.cut_until
+
+    async def _sleep(
+        self, name: str, adapter: SimulatedAdapter, said: list[bytes], delay_s: float
+    ) -> None:
+        """It works on what it is told. It keeps its lease meanwhile."""
+        while adapter.lease_s and delay_s > adapter.lease_s / 3:
+            delay_s -= adapter.lease_s / 3
+            await asyncio.sleep(adapter.lease_s / 3)
+            await self._say(name, adapter, said)
+        await asyncio.sleep(delay_s)
+
     def _do(self, name: str, adapter: SimulatedAdapter, shares: Mapping[str, Any]) -> None:
+        may_serve = adapter.may_serve(asyncio.get_running_loop().time())
+        if not may_serve:
+            adapter.serving.clear()
         for key in [*adapter.serving]:
             share = shares.get(key)
             if share is None or (share["state"] == "Drain" and adapter.never != "Drain"):
@@ -176,8 +257,12 @@ class SimulatedAdapters:
                 continue
             if share["state"] == "Prepare":
                 adapter.prepared.add(key)
-            elif share["state"] == "Serve":
+            elif share["state"] == "Serve" and may_serve:
                 adapter.serving[key] = share["vreplicas"]
+                if adapter.lease_s:
+                    served = self._served(name, key)
+                    where = ", ".join(f"{count} on {pod}" for pod, count in served)
+                    self.on_serve(name, key, sum(count for _, count in served), where)
         self._trace(f"    adapter of {name} serves {adapter.serving}")
 
     async def _say(self, name: str, adapter: SimulatedAdapter, said: list[bytes]) -> bool:
@@ -193,6 +278,7 @@ class SimulatedAdapters:
         if not replicas:
             return 503
         replica = self._rng.choice(replicas)
+        sent_at = asyncio.get_running_loop().time()
         try:
             status, reply = await replica.acknowledge(name, adapter.uid, body, TIMEOUT_S)
         except TransportError as error:
@@ -201,6 +287,8 @@ class SimulatedAdapters:
         self._trace(f"    acknowledgement of {name} at {replica.name}: {status}")
         if status == 200:
             adapter.heard = max(adapter.heard, orjson.loads(reply)["generation"])
+            until = sent_at + LEASE_PART * adapter.lease_s / adapter.clock_rate
+            adapter.lease_until = max(adapter.lease_until, until)
         elif status not in TRY_AGAIN:
             self._problems.append(f"{name} said {body!r} and was answered {status} {reply!r}")
         return status

@@ -30,6 +30,7 @@ CAPACITIES: Final = {"cpu": 8, "memory": 16}
 PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
+EXCLUSIVE_SHARE: Final = 1 / 3
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """``knative`` is missing. It moves vreplicas whenever a pod restarts, as Knative does, which
 violates I4 on purpose.
@@ -83,6 +84,8 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
     if "handoff" in parts:
         dice = random.Random(f"{seed}/handoff")
         pools = tuple({**pool, "handoff": _drawn_handoff(dice)} for pool in scale.pools)
+        dice = random.Random(f"{seed}/exclusive")
+        pools = tuple(_perhaps_exclusive(pool, dice) for pool in pools)
         dice = random.Random(f"{seed}/rollout")
         pools = tuple(_with_rollout(pool, dice) for pool in pools)
         scale = replace(scale, pools=pools)
@@ -112,10 +115,19 @@ def _drawn_handoff(rng: random.Random) -> Obj:
     return {"mode": mode, **timeouts}
 
 
+def _perhaps_exclusive(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool; a third of those that hand shares over is exclusive."""
+    exclusive, lease_s = rng.random() < EXCLUSIVE_SHARE, rng.choice((5, 15, 30))
+    if not exclusive or pool["handoff"]["mode"] != "Overlap":
+        return pool
+    handoff = {**pool["handoff"], "mode": "Exclusive", "leaseSeconds": lease_s}
+    return {**pool, "handoff": handoff}
+
+
 def _with_rollout(pool: Obj, rng: random.Random) -> Obj:
     """Return the pool, for half of those that hand shares over with rollouts that do."""
     surge, hands_over = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
-    if not hands_over or pool["handoff"]["mode"] != "Overlap":
+    if not hands_over or pool["handoff"]["mode"] == "None":
         return pool
     return {**pool, "rollout": {"strategy": "HandedOver", "surge": surge}}
 

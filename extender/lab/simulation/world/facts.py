@@ -195,7 +195,9 @@ class Pool:
     handoff: bool = False
     """Whether its adapters are told their shares."""
     overlaps: bool = False
-    """Whether they hand them over."""
+    """Whether they hand them over without a gap."""
+    exclusive: bool = False
+    """Whether they hand them over, and never serve more together than is published."""
     prepare_timeout_s: float = 30.0
     deleted: bool = False
     """Whether its AdapterPool is missing."""
@@ -231,6 +233,7 @@ class Pool:
         handoff = spec.get("handoff")
         self.handoff = handoff is not None
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
+        self.exclusive = (handoff or {}).get("mode") == "Exclusive"
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         self.balances_load = rebalance.get("load") is not None
         self.load_source = spec.get("loadSource") or ""

@@ -1,0 +1,48 @@
+"""I6: in a pool with ``handoff.mode: Exclusive``, a vpod's adapters never serve more vreplicas
+together than it publishes.
+
+Each time an adapter begins to serve, all that serve the vpod at that moment are counted: also those
+that are cut off, or whose pods are gone. What a vpod has published lately counts as published: an
+adapter may be told of fewer vreplicas later. After a restore of etcd, nothing is promised.
+"""
+
+from typing import Final
+
+from extender.lab.simulation.checkers.context import Checker, CheckerContext
+from extender.lab.simulation.world.facts import VPod
+from extender.lab.simulation.world.scale import pool_of
+
+LATELY_S: Final = 300.0
+
+
+class ExclusiveChecker(Checker):
+    """Counts what is served at once. ``checked``: how often."""
+
+    def __init__(self, context: CheckerContext) -> None:
+        super().__init__(context)
+        self._before: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        """Pool and vpod -> (until when, vreplicas) it published."""
+        self.checked = 0
+
+    def status_written(self, old: VPod) -> None:
+        """Anybody has written a status; ``old``: the vpod before."""
+        for pool in {pool_of(name) for name in old.placements}:
+            known = self._before.setdefault((pool, old.key), [])
+            known[:] = [one for one in known if one[0] > self._clock() - LATELY_S]
+            known.append((self._clock(), _published(old, pool)))
+
+    def served(self, pod: str, key: str, total: int, where: str) -> None:
+        """An adapter has begun to serve; ``total``: what is served of the vpod in all."""
+        pool, vpod = pool_of(pod), self._stored.vpods.get(key)
+        if self._circumstances.restored() or not self._stored.pool(pool).exclusive:
+            return
+        since = self._clock() - LATELY_S
+        lately = [count for until, count in self._before.get((pool, key), ()) if until > since]
+        most = max([_published(vpod, pool) if vpod is not None else 0, *lately])
+        self.checked += 1
+        if total > most:
+            self._violated(f"{key} is served {total} times ({where}), and publishes {most}")
+
+
+def _published(vpod: VPod, pool: str) -> int:
+    return sum(count for name, count in vpod.placements.items() if pool_of(name) == pool)
