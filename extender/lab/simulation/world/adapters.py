@@ -35,7 +35,7 @@ DELAYS_S: Final = (0.1, 0.1, 0.5, 3.0, 20.0)
 """An adapter takes up to so long for what it is told."""
 STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
-CUT_OFF_SHARE: Final = 0.03
+CUT_OFF_SHARE: Final = 0.1
 """Of the times at which an adapter with a lease wakes."""
 CLOCKS_WRONG: Final = 0.05
 LEASE_PART: Final = 0.9
@@ -258,8 +258,8 @@ class SimulatedAdapters:
             if share["state"] == "Prepare":
                 adapter.prepared.add(key)
             elif share["state"] == "Serve" and may_serve:
-                adapter.serving[key] = share["vreplicas"]
-                if adapter.lease_s:
+                before, adapter.serving[key] = adapter.serving.get(key, 0), share["vreplicas"]
+                if adapter.lease_s and before < share["vreplicas"]:
                     served = self._served(name, key)
                     where = ", ".join(f"{count} on {pod}" for pod, count in served)
                     self.on_serve(name, key, sum(count for _, count in served), where)

@@ -30,7 +30,7 @@ CAPACITIES: Final = {"cpu": 8, "memory": 16}
 PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
-EXCLUSIVE_SHARE: Final = 1 / 3
+EXCLUSIVE_SHARE: Final = 0.5
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """``knative`` is missing. It moves vreplicas whenever a pod restarts, as Knative does, which
 violates I4 on purpose.
@@ -116,7 +116,7 @@ def _drawn_handoff(rng: random.Random) -> Obj:
 
 
 def _perhaps_exclusive(pool: Obj, rng: random.Random) -> Obj:
-    """Return the pool; a third of those that hand shares over is exclusive."""
+    """Return the pool; half of those that hand shares over are exclusive."""
     exclusive, lease_s = rng.random() < EXCLUSIVE_SHARE, rng.choice((5, 15, 30))
     if not exclusive or pool["handoff"]["mode"] != "Overlap":
         return pool
