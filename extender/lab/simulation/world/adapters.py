@@ -35,7 +35,7 @@ DELAYS_S: Final = (0.1, 0.1, 0.5, 3.0, 20.0)
 """An adapter takes up to so long for what it is told."""
 STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
-CUT_OFF_SHARE: Final = 0.1
+CUT_OFF_SHARE: Final = 0.3
 """Of the times at which an adapter with a lease wakes."""
 CLOCKS_WRONG: Final = 0.05
 LEASE_PART: Final = 0.9

@@ -83,7 +83,7 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         scale = replace(scale, dimensions=True, pools=pools)
     if "handoff" in parts:
         dice = random.Random(f"{seed}/handoff")
-        pools = tuple({**pool, "handoff": _drawn_handoff(dice)} for pool in scale.pools)
+        pools = tuple({"handoff": _drawn_handoff(dice), **pool} for pool in scale.pools)
         dice = random.Random(f"{seed}/exclusive")
         pools = tuple(_perhaps_exclusive(pool, dice) for pool in pools)
         dice = random.Random(f"{seed}/rollout")
