@@ -121,6 +121,17 @@ ROLLOUTS = (
         (f"{_ROLLS}test_without_surge_a_pool_without_room_does_not_grow_and_is_told",),
     ),
     Mutant(
+        "the loops of all buckets share one event",
+        "extender/service/pools/rollouts.py",
+        "changed = self._changed[bucket] = asyncio.Event()",
+        "changed = self._changed[bucket] = next(iter(self._changed.values()), asyncio.Event())",
+        "a loop would clear it while another looks, which then misses the change for 10 s",
+        (
+            "tests/service/pools/test_rollouts_in_buckets.py::"
+            "test_a_change_during_a_look_is_not_lost_to_the_loop_of_another_bucket",
+        ),
+    ),
+    Mutant(
         "a rollout does not wait for an eviction",
         _ROLLOUT,
         "if known.evicted is not None:",
