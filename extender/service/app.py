@@ -135,7 +135,7 @@ class Service:
         ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
             ordinal_history,
-            list_vpods=self.informers.list_published,
+            relist_all_vpods=self.informers.relist_all_vpods,
             never_led_by_others=self.leadership.never_led_by_others,
         )
         self._wire_pools(ordinal_history_reader)
@@ -264,7 +264,7 @@ class Service:
             fenced=self._fenced,
             hand_overs=self.committer.hand_overs,
             recorder=self.recorder,
-            seen_version=lambda: self.informers.seen_version,
+            seen_version=lambda: self.informers.pods_seen_version,
             rng=self._rng,
         )
         self.placer.external_vpods.on_changed = self.assignments.vpod_changed
@@ -380,7 +380,7 @@ class Service:
                 acknowledge=self.acknowledge_verb(load),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
                 routable=self.committer.hand_overs.routable,
-                seen_version=self.informers.seen_version_of,
+                seen_version=self.informers.vpods_seen_version,
                 health=self.health,
                 rng=self._rng,
             ),

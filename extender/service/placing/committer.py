@@ -86,7 +86,7 @@ class Lists(Protocol):
         """
         ...
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         """Request a list of pods, without waiting."""
         ...
 
@@ -130,7 +130,7 @@ class Committer:
             clock=clock,
             in_flight=self._in_flight,
             refusals=self._refusals,
-            list_pods=lists.list_pods,
+            request_pods=lists.request_pods,
             metrics=metrics,
         )
         self.ledger_confirmations = self._ledger_writer.ledger_confirmations

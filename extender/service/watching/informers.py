@@ -237,16 +237,17 @@ class Informers:
         return self._pods.first_version
 
     @property
-    def seen_version(self) -> int:
+    def pods_seen_version(self) -> int:
         """The newest resourceVersion up to which all changes of pods have been seen."""
         return parse_version(self._pods.last_sync_version) or 0
 
-    def seen_version_of(self, source: str) -> int:
+    def vpods_seen_version(self, source: str) -> int:
         """The newest resourceVersion up to which all changes of a source's vpods ("": VPods) have
         been seen. 0 if the kind is not watched.
         """
-        version = self.sources.seen_version(source) if source else self._vpods.last_sync_version
-        return parse_version(version) or 0
+        if source:
+            return self.sources.seen_version(source)
+        return parse_version(self._vpods.last_sync_version) or 0
 
     @property
     def synced(self) -> bool:
@@ -283,14 +284,14 @@ class Informers:
                 return
             self._rounds.begun += 1
             await self._reach_pods()
-            await self.list_published()
+            await self.relist_all_vpods()
             self._rounds.done = self._rounds.begun
 
-    async def list_vpods(self) -> None:
-        """Wait until a list of vpods that begins after the call is in the cache."""
+    async def relist_own_vpods(self) -> None:
+        """Wait until a list of VPods that begins after the call is in the cache."""
         await self._vpods.relist()
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         """Request a list of pods, and of vpods after it, without waiting."""
         self._pods.request_relist()
 
@@ -300,14 +301,14 @@ class Informers:
         """
         if source:
             return await self.sources.list_again(source)
-        await self.list_vpods()
+        await self.relist_own_vpods()
         return True
 
-    async def list_published(self) -> None:
+    async def relist_all_vpods(self) -> None:
         """Wait until lists of all vpods that begin after the call are in the cache; foreign kinds
         only as far as they answer in time.
         """
-        await self.list_vpods()
+        await self.relist_own_vpods()
         await self.sources.catch_up()
 
     async def _reach_pods(self) -> None:
