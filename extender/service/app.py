@@ -37,7 +37,7 @@ from extender.service.http.adapters.acknowledge import AcknowledgeVerb
 from extender.service.http.adapters.callers import REVIEWS
 from extender.service.http.adapters.server import AdapterParts, AdapterServer
 from extender.service.http.answers import Answers, DescribedParts
-from extender.service.http.describe import StateQuery, describe_state, state_steps
+from extender.service.http.describe import StateQuery, state_steps
 from extender.service.http.gauges import MeasuredParts, add_gauges
 from extender.service.http.health import Health
 from extender.service.http.load import LoadVerb
@@ -336,7 +336,7 @@ class Service:
             self.verbs,
             health=self.health,
             metrics=self.metrics,
-            describe_state=self._state_steps,
+            describe_state=self.state_steps,
             schedule=schedule,
             load=load,
             questions=self.answers.routes,
@@ -534,21 +534,10 @@ class Service:
             return []
         return [f"caches not synced: {', '.join(missing)}", *self.informers.problems()]
 
-    def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
-        """The content of ``/state.json``, narrowed by the query's parameters."""
-        return self._describe(
-            describe_state(
-                self.caches.state, self.placer.history.explanation, StateQuery.of(parameters)
-            )
-        )
-
-    def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
-        """The same, computed in steps."""
-        return self._describe(
-            (yield from state_steps(self.caches.state, self.placer.history.explanation, query))
-        )
-
-    def _describe(self, state: dict[str, object]) -> dict[str, object]:
+    def state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
+        """The content of ``/state.json``, computed in steps."""
+        explanation_of = self.placer.history.explanation
+        state = yield from state_steps(self.caches.state, explanation_of, query)
         return {
             "identity": self.identity,
             "leader": self.leadership.leader(""),

@@ -173,8 +173,8 @@ class OwnVPods:
 
 
 class Informers:
-    """All reflectors of the service. ``run`` them in one task. ``synced`` is true once every first
-    list is in.
+    """All reflectors of the service. ``run`` them in one task. ``wait_synced`` returns once every
+    first list is in.
 
     A foreign kind that cannot be listed counts as listed: it must not keep the service from
     working.
@@ -248,11 +248,6 @@ class Informers:
         if source:
             return self.sources.seen_version(source)
         return parse_version(self._vpods.last_sync_version) or 0
-
-    @property
-    def synced(self) -> bool:
-        """Whether every kind has been listed."""
-        return not self.not_synced()
 
     def not_synced(self) -> list[str]:
         """Plurals of the kinds that are not listed yet."""
