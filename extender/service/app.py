@@ -68,7 +68,7 @@ from extender.service.pools.rollouts import Rollouts
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
-from extender.service.watching.first_lists import wait_synced
+from extender.service.watching.first_lists import log_first_lists
 from extender.service.watching.informers import Informers
 from extender.service.watching.sources import PoolCondition
 from extender.service.watching.unexpected_writes import UnexpectedWrites
@@ -582,7 +582,7 @@ async def serve(
         async with asyncio.TaskGroup() as beside:
             tasks = [
                 beside.create_task(
-                    freeze_when_loaded(wait_synced(service.informers)), name="first lists"
+                    freeze_when_loaded(log_first_lists(service.informers)), name="first lists"
                 ),
                 beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
             ]
