@@ -82,7 +82,7 @@ class Cache(Protocol[T]):
 
 class CacheSink(Generic[T]):
     """Decodes a reflector's objects into a cache. If an object cannot be read, the cache keeps what
-    it had of it. ``keeps``: which objects go into the cache. One that no longer does is gone there.
+    it had of it. An object that ``keeps`` refuses is deleted from the cache.
 
     The first list is taken in slices, because nothing relies on the cache before that. Later lists
     are taken without a pause: decisions are made meanwhile, and must not see some pods from before
@@ -183,14 +183,14 @@ class Informers:
     def __init__(
         self, api: Api, caches: Caches, *, rng: random.Random, ordinal_history: OrdinalHistory
     ) -> None:
+        troubles = Troubles()
+
         def reflector(
             resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE
         ) -> Reflector:
             made = Reflector(api, resource, sink, rng=rng, options=options)
             made.troubles = troubles
             return made
-
-        troubles = Troubles()
 
         def serves(obj: Obj) -> bool:
             return caches.serves(text(obj, "metadata", "namespace"))
