@@ -31,8 +31,8 @@ from typing import Final, Protocol
 
 from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.rebalance.balance import LoadGoal
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import is_published
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
