@@ -32,7 +32,7 @@ class Pods:
         self.scene.vpod("waiting", 1, weight=needs)
 
     def moves(self, **limits) -> list[Move]:
-        """The plan of all moves."""
+        """The moves of one plan."""
         advice = Advice(waiting=[WAITING], **_taken(limits, "returns"))
         return plan_moves(self.scene.pool, Limits(**{"budget": 10, **limits}), advice)
 
