@@ -121,7 +121,6 @@ class Service:
         self._vpod_events = VPodEvents(
             self.recorder, self.metrics, self.informers.sources.reference
         )
-        # Caches call their handlers in the order in which the parts are constructed here.
         self.binder = SchedulerVReplicaBinder(
             api,
             self.caches,
@@ -476,7 +475,7 @@ class Service:
             tasks.create_task(self.availability.run(), name="availability")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.shadow is not None:
-                await self.shadow.run()
+                await self.shadow.run()  # does not return: nothing below runs in shadow mode
             tasks.create_task(self.reactivator.run(), name="reactivator")
             tasks.create_task(self.rescheduler.watch(), name="absences")
             tasks.create_task(self.leadership.run(self._lead), name="leader election")
