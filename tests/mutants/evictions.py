@@ -59,6 +59,14 @@ EVICTIONS = (
         (f"{_DRAINS}test_a_pool_without_the_mode_ignores_the_annotation",),
     ),
     Mutant(
+        "an eviction waits for less than one hand-over",
+        "extender/model/eviction.py",
+        "return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s",
+        "return handoff.prepare_timeout_s + handoff.drain_timeout_s",
+        "a pod would go while adapters still are within their time",
+        (f"{_DRAINS}test_an_eviction_waits_for_adapters_that_use_all_of_their_time",),
+    ),
+    Mutant(
         "an eviction is never given up",
         "extender/service/pools/reconciler.py",
         "await give_up_evictions(self._caches, self._fenced, bucket, self._now())",
