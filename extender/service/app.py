@@ -335,7 +335,7 @@ class Service:
             self.verbs,
             health=self.health,
             metrics=self.metrics,
-            describe_state=self.state_steps,
+            state_steps=self.state_steps,
             schedule=schedule,
             load=load,
             questions=self.answers.routes,
