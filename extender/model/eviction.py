@@ -24,7 +24,7 @@ from extender.model.timestamps import epoch_s, timestamp
 FRESH_S: Final = 300.0
 """An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
 DEADLINE_MARGIN_S: Final = 60.0
-"""Beyond one hand-over: its planning may wait for room."""
+"""Beyond two attempts of a hand-over: their planning may wait for room."""
 
 
 class Eviction(NamedTuple):
@@ -48,8 +48,11 @@ def longest_s(handoff: Handoff) -> float:
 
 
 def deadline_s(pool: AdapterPool) -> float:
-    """For how long after the first attempt an eviction waits for the hand-over."""
-    return longest_s(pool.handoff or Handoff()) + DEADLINE_MARGIN_S
+    """For how long after the first attempt an eviction waits for the hand-over: for a second one,
+    too, if an adapter did not get ready in time for the first.
+    """
+    handoff = pool.handoff or Handoff()
+    return handoff.prepare_timeout_s + longest_s(handoff) + DEADLINE_MARGIN_S
 
 
 def encode_eviction(eviction: Eviction, uid: str) -> str:

@@ -59,10 +59,21 @@ EVICTIONS = (
         (f"{_DRAINS}test_a_pool_without_the_mode_ignores_the_annotation",),
     ),
     Mutant(
+        "a late adapter of an evicted pod is tried again after the cool-down",
+        "extender/service/placing/handovers.py",
+        "if known.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
+        "if False:",
+        "the eviction would be allowed before the second attempt",
+        (
+            f"{_DRAINS}test_an_adapter_that_is_late_once_is_tried_again_before_the_eviction_"
+            "is_allowed",
+        ),
+    ),
+    Mutant(
         "an eviction waits for less than one hand-over",
         "extender/model/eviction.py",
-        "return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s",
-        "return handoff.prepare_timeout_s + handoff.drain_timeout_s",
+        "return handoff.prepare_timeout_s + longest_s(handoff) + DEADLINE_MARGIN_S",
+        "return handoff.prepare_timeout_s + DEADLINE_MARGIN_S",
         "a pod would go while adapters still are within their time",
         (f"{_DRAINS}test_an_eviction_waits_for_adapters_that_use_all_of_their_time",),
     ),

@@ -96,8 +96,23 @@ async def test_an_eviction_without_an_adapter_that_can_take_over_ends_at_its_dea
         known.never = {(1, "Serve")}
         began = asyncio.get_running_loop().time()
         await evict(world, 0)
-        assert 95 < asyncio.get_running_loop().time() - began < 110
+        assert 105 < asyncio.get_running_loop().time() - began < 120
         assert await is_gone(world, 0)
+
+
+async def test_an_adapter_that_is_late_once_is_tried_again_before_the_eviction_is_allowed():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        eviction = asyncio.create_task(evict(world, 0))
+        await asyncio.sleep(35)
+        assert await world.events("PrepareTimedOut")
+        known.never = set()
+        await eviction
+        assert known.serving == {0: {}, 1: {KEY: 4}}
+    assert known.gaps == []
 
 
 async def test_an_eviction_waits_for_adapters_that_use_all_of_their_time():
