@@ -66,7 +66,7 @@ class KindWatch:
         return self.problem is None and not self._relisting
 
     @property
-    def seen_version(self) -> str:
+    def last_sync_version(self) -> str:
         """The newest resourceVersion up to which all changes are in the sink; "" while there is no
         watch.
         """

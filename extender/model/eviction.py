@@ -24,7 +24,7 @@ from extender.model.timestamps import epoch_s, timestamp
 FRESH_S: Final = 300.0
 """An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
 DEADLINE_MARGIN_S: Final = 60.0
-"""Beyond the time-outs of one hand-over: the first attempt to plan it may fail."""
+"""Beyond two attempts of a hand-over: their planning may wait for room."""
 
 
 class Eviction(NamedTuple):
@@ -40,10 +40,19 @@ class Eviction(NamedTuple):
         return now_s - self.latest_s < FRESH_S
 
 
+def longest_s(handoff: Handoff) -> float:
+    """How long one hand-over takes at most: the new adapter has the same time to get ready and then
+    to serve, and the old one has its own to let go.
+    """
+    return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s
+
+
 def deadline_s(pool: AdapterPool) -> float:
-    """For how long after the first attempt an eviction waits for the hand-over."""
+    """For how long after the first attempt an eviction waits for the hand-over: for a second one,
+    too, if an adapter did not get ready in time for the first.
+    """
     handoff = pool.handoff or Handoff()
-    return handoff.prepare_timeout_s + handoff.drain_timeout_s + DEADLINE_MARGIN_S
+    return handoff.prepare_timeout_s + longest_s(handoff) + DEADLINE_MARGIN_S
 
 
 def encode_eviction(eviction: Eviction, uid: str) -> str:

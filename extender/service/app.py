@@ -37,7 +37,7 @@ from extender.service.http.adapters.acknowledge import AcknowledgeVerb
 from extender.service.http.adapters.callers import REVIEWS
 from extender.service.http.adapters.server import AdapterParts, AdapterServer
 from extender.service.http.answers import Answers, DescribedParts
-from extender.service.http.describe import StateQuery, describe_state, state_steps
+from extender.service.http.describe import StateQuery, state_steps
 from extender.service.http.gauges import MeasuredParts, add_gauges
 from extender.service.http.health import Health
 from extender.service.http.load import LoadVerb
@@ -68,7 +68,7 @@ from extender.service.pools.rollouts import Rollouts
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
-from extender.service.watching.first_lists import wait_synced
+from extender.service.watching.first_lists import log_first_lists
 from extender.service.watching.informers import Informers
 from extender.service.watching.sources import PoolCondition
 from extender.service.watching.unexpected_writes import UnexpectedWrites
@@ -121,7 +121,6 @@ class Service:
         self._vpod_events = VPodEvents(
             self.recorder, self.metrics, self.informers.sources.reference
         )
-        # Caches call their handlers in the order in which the parts are constructed here.
         self.binder = SchedulerVReplicaBinder(
             api,
             self.caches,
@@ -135,7 +134,7 @@ class Service:
         ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
             ordinal_history,
-            list_vpods=self.informers.list_published,
+            relist_all_vpods=self.informers.relist_all_vpods,
             never_led_by_others=self.leadership.never_led_by_others,
         )
         self._wire_pools(ordinal_history_reader)
@@ -264,7 +263,7 @@ class Service:
             fenced=self._fenced,
             hand_overs=self.committer.hand_overs,
             recorder=self.recorder,
-            seen_version=lambda: self.informers.seen_version,
+            seen_version=lambda: self.informers.pods_seen_version,
             rng=self._rng,
         )
         self.placer.external_vpods.on_changed = self.assignments.vpod_changed
@@ -336,7 +335,7 @@ class Service:
             self.verbs,
             health=self.health,
             metrics=self.metrics,
-            describe_state=self._state_steps,
+            state_steps=self.state_steps,
             schedule=schedule,
             load=load,
             questions=self.answers.routes,
@@ -380,7 +379,7 @@ class Service:
                 acknowledge=self.acknowledge_verb(load),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
                 routable=self.committer.hand_overs.routable,
-                seen_version=self.informers.seen_version_of,
+                seen_version=self.informers.vpods_seen_version,
                 health=self.health,
                 rng=self._rng,
             ),
@@ -476,7 +475,7 @@ class Service:
             tasks.create_task(self.availability.run(), name="availability")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.shadow is not None:
-                await self.shadow.run()
+                await self.shadow.run()  # does not return: nothing below runs in shadow mode
             tasks.create_task(self.reactivator.run(), name="reactivator")
             tasks.create_task(self.rescheduler.watch(), name="absences")
             tasks.create_task(self.leadership.run(self._lead), name="leader election")
@@ -534,21 +533,10 @@ class Service:
             return []
         return [f"caches not synced: {', '.join(missing)}", *self.informers.problems()]
 
-    def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
-        """The content of ``/state.json``, narrowed by the query's parameters."""
-        return self._describe(
-            describe_state(
-                self.caches.state, self.placer.history.explanation, StateQuery.of(parameters)
-            )
-        )
-
-    def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
-        """The same, computed in steps."""
-        return self._describe(
-            (yield from state_steps(self.caches.state, self.placer.history.explanation, query))
-        )
-
-    def _describe(self, state: dict[str, object]) -> dict[str, object]:
+    def state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
+        """The content of ``/state.json``, computed in steps."""
+        explanation_of = self.placer.history.explanation
+        state = yield from state_steps(self.caches.state, explanation_of, query)
         return {
             "identity": self.identity,
             "leader": self.leadership.leader(""),
@@ -593,7 +581,7 @@ async def serve(
         async with asyncio.TaskGroup() as beside:
             tasks = [
                 beside.create_task(
-                    freeze_when_loaded(wait_synced(service.informers)), name="first lists"
+                    freeze_when_loaded(log_first_lists(service.informers)), name="first lists"
                 ),
                 beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
             ]

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.engine.placing.plan import Decision
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, by_profile, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale, waiting_without_growth

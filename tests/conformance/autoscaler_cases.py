@@ -25,8 +25,8 @@ from extender.engine.placing.explain import Step
 from extender.engine.placing.plan import place
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES, KNATIVE_PROFILE
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.scaling.knative import pods_by_policy, scale_factor
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale

@@ -17,7 +17,7 @@ from extender.engine.placing.plan import Decision, place
 from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.model.errors import WireError
 from extender.model.objects import VPod
-from extender.service.http.describe import StateQuery, describe_state
+from extender.service.http.describe import StateQuery, state_steps
 from extender.service.http.schedule import ScheduleVerb
 from extender.service.placing.placer import NotCommitted
 from extender.service.watching.caches import Caches
@@ -27,6 +27,7 @@ from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import in_any_case, recorded
 from tests.support.builders import NS, POOL, nothing_decided
 from tests.support.service import bind_args, filter_args
+from tests.support.steps import result_of
 
 VERB_STATUSES: Final = frozenset({400, 413})
 
@@ -314,7 +315,7 @@ class StateQueryTarget(VerbTarget):
             query = URL.build(path="/state.json", query_string=text, encoded=True).query
         except ValueError as error:
             return outcome_of(error)
-        page = describe_state(self.caches.state, nothing_decided, StateQuery.of(query))
+        page = result_of(state_steps(self.caches.state, nothing_decided, StateQuery.of(query)))
         read = orjson.loads(orjson.dumps(page))
         return f"200 {len(read['pools'])} {sum(len(pool['vpodList']) for pool in read['pools'])}"
 

@@ -45,12 +45,13 @@ from extender.model.foreign_kinds import PRESETS
 from extender.model.objects import Source, SourcePaths
 from extender.model.reading import COUNT_MAX
 from extender.model.translate import PlacementTranslator
-from extender.service.http.describe import describe_state
+from extender.service.http.describe import state_steps
 from extender.service.watching.informers import CacheSink
 from tests.fuzz.findings import Broken, outcome_of
 from tests.fuzz.target import Target
 from tests.support.builders import NS, nothing_decided
 from tests.support.service import FaultApi, World
+from tests.support.steps import result_of
 
 SHOWN_ONE_IN: Final = 8
 _DECODERS: Final[Mapping[str, tuple[Resource, Callable[[Obj], Any]]]] = {
@@ -132,7 +133,7 @@ class ObjectTarget(Target):
         try:
             self.sink.apply(WatchEvent(WatchEventType.ADDED, obj))
             if zlib.crc32(data) % SHOWN_ONE_IN == 0:
-                orjson.dumps(describe_state(self.caches.state, nothing_decided))
+                orjson.dumps(result_of(state_steps(self.caches.state, nothing_decided)))
         finally:
             self.sink.apply(WatchEvent(WatchEventType.DELETED, obj))
             original = self.originals.get(value.key)

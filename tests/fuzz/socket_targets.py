@@ -149,7 +149,7 @@ class ExtenderSocketTarget(VerbTarget):
             self.verbs,
             health=Health(list),
             metrics=self.world.metrics,
-            describe_state=lambda query: state_steps(self.caches.state, nothing_decided, query),
+            state_steps=lambda query: state_steps(self.caches.state, nothing_decided, query),
             schedule=schedule_verb(self).schedule,
             questions=self.scene.answers.routes,
         )

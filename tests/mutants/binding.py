@@ -255,7 +255,7 @@ BINDING = (
     Mutant(
         "the gap is closed without listing vpods",
         _PREDECESSORS,
-        "        await self._list_vpods()\n",
+        "        await self._relist_all_vpods()\n",
         "",
         "stale read: what was on its way has arrived, and is not in the cache",
         (

@@ -59,6 +59,25 @@ EVICTIONS = (
         (f"{_DRAINS}test_a_pool_without_the_mode_ignores_the_annotation",),
     ),
     Mutant(
+        "a late adapter of an evicted pod is tried again after the cool-down",
+        "extender/service/placing/handovers.py",
+        "if known.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
+        "if False:",
+        "the eviction would be allowed before the second attempt",
+        (
+            f"{_DRAINS}test_an_adapter_that_is_late_once_is_tried_again_before_the_eviction_"
+            "is_allowed",
+        ),
+    ),
+    Mutant(
+        "an eviction waits for less than one hand-over",
+        "extender/model/eviction.py",
+        "return handoff.prepare_timeout_s + longest_s(handoff) + DEADLINE_MARGIN_S",
+        "return handoff.prepare_timeout_s + DEADLINE_MARGIN_S",
+        "a pod would go while adapters still are within their time",
+        (f"{_DRAINS}test_an_eviction_waits_for_adapters_that_use_all_of_their_time",),
+    ),
+    Mutant(
         "an eviction is never given up",
         "extender/service/pools/reconciler.py",
         "await give_up_evictions(self._caches, self._fenced, bucket, self._now())",
@@ -119,6 +138,17 @@ ROLLOUTS = (
         "and False",
         "a person has said that there is no machine for a surge",
         (f"{_ROLLS}test_without_surge_a_pool_without_room_does_not_grow_and_is_told",),
+    ),
+    Mutant(
+        "the loops of all buckets share one event",
+        "extender/service/pools/rollouts.py",
+        "changed = self._changed[bucket] = asyncio.Event()",
+        "changed = self._changed[bucket] = next(iter(self._changed.values()), asyncio.Event())",
+        "a loop would clear it while another looks, which then misses the change for 10 s",
+        (
+            "tests/service/pools/test_rollouts_in_buckets.py::"
+            "test_a_change_during_a_look_is_not_lost_to_the_loop_of_another_bucket",
+        ),
     ),
     Mutant(
         "a rollout does not wait for an eviction",

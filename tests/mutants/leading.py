@@ -210,7 +210,7 @@ LEADING = (
     Mutant(
         "catching up does not list vpods",
         _INFORMERS,
-        "            await self._reach_pods()\n            await self.list_published()\n",
+        "            await self._reach_pods()\n            await self.relist_all_vpods()\n",
         "            await self._reach_pods()\n",
         "stale read: statuses of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_it_knows_what_was_published_before",),
@@ -218,8 +218,8 @@ LEADING = (
     Mutant(
         "catching up does not wait for pods",
         _INFORMERS,
-        "            await self._reach_pods()\n            await self.list_published()\n",
-        "            await self.list_published()\n",
+        "            await self._reach_pods()\n            await self.relist_all_vpods()\n",
+        "            await self.relist_all_vpods()\n",
         "stale read: ledgers of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_the_watch_of_pods_is_not_behind",),
     ),

@@ -20,9 +20,9 @@ COMMITTER = (
     Mutant(
         "a caller is answered what a write under way may take",
         _COMMITTER,
-        "        for name in self._unconfirmed(decision, confirmed):\n            del "
-        "confirmed[name]\n        return publishable(",
-        "        return publishable(",
+        "confirmed, _ = self._publishable_ledgers(decision)",
+        "claims = self._caches.state.pool(decision.pool).claims_of(decision.vpod)\n        "
+        "confirmed = {name: claim.ledger.vreplicas for name, claim in claims.items()}",
         "I2: a lowering that was given up compares with what the ledger has become again",
         (
             "tests/service/http/test_schedule.py::test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered",

@@ -18,6 +18,7 @@ from extender.node.descheduling import (
 )
 from extender.node.verbs import filter_nodes
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.steps import result_of
 
 NOW_S = 1_800_000_000.0
 OLD = timestamp(NOW_S - 7200)
@@ -45,12 +46,7 @@ def note_of(blocked: Blocked | None) -> str:
 
 
 def examined(state: ClusterState):
-    steps = examination_steps(state, state.pool(POOL), NOW_S)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
+    return result_of(examination_steps(state, state.pool(POOL), NOW_S))
 
 
 def verdict(state: ClusterState) -> list[tuple[str, str, str]]:

@@ -18,8 +18,8 @@ from typing import Final
 from extender.engine.placing.burst import best_of, may_fit_better
 from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import SWAPS_TRIED_MAX, Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.scaling.scale_down import (

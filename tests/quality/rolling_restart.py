@@ -102,7 +102,7 @@ class Router:
             cast("AdapterCallers", None),
             cast("LineStreams", self),
             routable=self._routable,
-            seen_version=service.informers.seen_version_of,
+            seen_version=service.informers.vpods_seen_version,
         )
 
     def changed(self, key: str) -> None:

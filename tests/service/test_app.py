@@ -22,10 +22,12 @@ from extender.config.profiles import WatchedContent
 from extender.kube.api import Forbidden, OutcomeUnknown
 from extender.service import app
 from extender.service.app import Service
+from extender.service.http.describe import StateQuery
 from extender.service.reloading import Watched
 from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
 from tests.support.service import FaultApi, World, schedule, until, wall
+from tests.support.steps import result_of
 
 
 @pytest.mark.parametrize("name", ["LoopLag", "Reloading"])
@@ -87,7 +89,7 @@ async def test_in_shadow_mode_the_service_compares_with_the_active_one_and_write
                 await world.vpod(f"v{number}", 3)
                 await asyncio.sleep(1)
             await asyncio.sleep(60)
-        state = orjson.loads(orjson.dumps(shadow.describe_state({})))
+        state = orjson.loads(orjson.dumps(result_of(shadow.state_steps(StateQuery()))))
     assert state["leading"] is False
     found = state["shadow"]
     # What a bind carries was decided before its pod was there: we, who see it bound, may choose

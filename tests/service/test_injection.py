@@ -25,11 +25,13 @@ from extender.kube.api import EVENTS, VPODS, ApiError, Conflict, Forbidden, Obj
 from extender.kube.events import NOTE_BYTES_MAX
 from extender.model import names
 from extender.model.errors import WireError
+from extender.service.http.describe import StateQuery
 from extender.telemetry.logs import FIELDS, JsonFormatter
 from extender.telemetry.metrics import Metrics
 from extender.telemetry.one_line import LINE_CHARS_MAX, OneLineFormatter, one_line
 from tests.support.builders import NS
 from tests.support.service import World, bind_args, until
+from tests.support.steps import result_of
 
 HOSTILE: Final = {
     "line breaks": "x\nERROR root: y\r\n2026-01-01 00:00:00,000 INFO extender.service.app: replica "
@@ -143,7 +145,7 @@ async def test_nothing_of_a_hostile_workload_comes_out_as_more_than_text(text: s
         closed = values_of(service.metrics)
         for (metric, label), value in labels_of(service.metrics):
             assert value in closed[metric, label], f"{metric}{{{label}={value[:80]!r}}}"
-        assert orjson.loads(orjson.dumps(service.describe_state({})))["leading"]
+        assert orjson.loads(orjson.dumps(result_of(service.state_steps(StateQuery()))))["leading"]
     await events_are_bounded_lines(world)
     await conditions_are_bounded_lines(world)
     lines_are_ours(logged.getvalue())

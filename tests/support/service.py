@@ -213,7 +213,7 @@ class NoLists:
     async def list_again(self, _source: str) -> bool:
         return True
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         pass
 
 

@@ -15,7 +15,7 @@ from webhook.review import AdmissionRequest, Verdict
 NOW_S = 1_800_000_000.0
 UID = "uid-1"
 OVERLAP = {"mode": "Overlap", "prepareTimeoutSeconds": 30, "drainTimeoutSeconds": 60}
-DEADLINE_S = 30 + 60 + 60
+DEADLINE_S = 3 * 30 + 60 + 60
 
 
 class PodApi:

@@ -28,9 +28,10 @@ type Told struct {
 	VReplicas int `json:"vreplicas"`
 	Weight    int `json:"weight"`
 	Of        int `json:"of"`
-	// Epoch grows whenever who may serve the share changes. Send it with each write to an outside system.
+	// Epoch is a fencing token: a pod that gets a share anew gets a greater one than any before. Send it with each
+	// write to an outside system.
 	Epoch int64 `json:"epoch"`
-	// Peer is a pod that serves the share before or after this one. Intent says why it is drained.
+	// Peer is a pod where the vpod is published, or empty. Intent says why it is drained.
 	Peer   string `json:"peer"`
 	Intent string `json:"intent"`
 	// Deadline is when a drained share is taken away; zero without one.

@@ -78,7 +78,7 @@ class Share:
 
     @property
     def peer(self) -> str:
-        """The pod that serves a drained share, or will. Empty if there is none."""
+        """A pod where the vpod of a drained share is published. Empty if there is none."""
         return self._told.peer
 
     @property

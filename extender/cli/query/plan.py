@@ -20,8 +20,8 @@ from extender.cli.terminal.progress import working
 from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.scaling.scale_down import ordinals_to_close
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState

@@ -174,9 +174,9 @@ class _Plan:
             return self.stand_still(problem)
         self._keep()
         wanted = self._wanted()
-        if self._replaces_all(wanted):
+        if self._must_replace_all(wanted):
             return self._decision(
-                wanted, self._replace_all(wanted), ConflictReason.INSUFFICIENT_SLOTS
+                wanted, self._try_replacing_all(wanted), ConflictReason.INSUFFICIENT_SLOTS
             )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
@@ -473,8 +473,8 @@ class _Plan:
         self._add(given)
         return left
 
-    def _replaces_all(self, wanted: int) -> bool:
-        """Whether all vreplicas are placed anew, as with Knative's plugins."""
+    def _must_replace_all(self, wanted: int) -> bool:
+        """Whether all vreplicas have to be placed anew, as with Knative's plugins."""
         profile, kept = self.pool.profile, sum(self.kept.values())
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
@@ -504,7 +504,10 @@ class _Plan:
         self.steps = list(steps_between(self._start(), placed))
         return fresh
 
-    def _replace_all(self, wanted: int) -> int:
+    def _try_replacing_all(self, wanted: int) -> int:
+        """Place all vreplicas anew. If not all find room, change nothing. Return how many have no
+        place.
+        """
         before, self.kept = self.kept, {}
         entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
         placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free())

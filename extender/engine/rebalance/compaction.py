@@ -12,7 +12,7 @@ from dataclasses import replace
 from extender.engine.pods.claims import PodClaims
 from extender.engine.rebalance.draft import without_one
 from extender.engine.rebalance.make_room import reserve
-from extender.engine.rebalance.period import Limits, Period
+from extender.engine.rebalance.move_plan import Limits, MovePlan
 from extender.engine.state.pool_state import PoolState
 from extender.model.moves import MoveReason
 from extender.model.objects import VPod
@@ -22,39 +22,39 @@ def can_empty(pool: PoolState, emptying: int, limits: Limits) -> bool:
     """Whether compaction can empty these pods (bit set of ordinals) with the moves of several
     periods: ``limits.budget`` is that of all together.
     """
-    period = Period(pool, replace(limits, emptying=emptying))
+    plan = MovePlan(pool, replace(limits, emptying=emptying))
     for pod in reversed([pod for pod in pool.members() if pod.placed]):
         ordinal = pod.ordinal
-        if ordinal is None or not period.is_emptied(ordinal):
+        if ordinal is None or not plan.is_emptied(ordinal):
             continue
-        moved = sum(period.draft.still_on(pod).values())
-        if moved > period.budget or not _empty(period, pod, ordinal):
+        moved = sum(plan.draft.still_on(pod).values())
+        if moved > plan.budget or not _empty(plan, pod, ordinal):
             return False
     return True
 
 
-def compact(period: Period) -> None:
+def compact(plan: MovePlan) -> None:
     """Plan to empty the pods that are being emptied, as far as the budget goes."""
-    members = [pod for pod in period.pool.members() if pod.placed]
+    members = [pod for pod in plan.pool.members() if pod.placed]
     for pod in reversed(members):
-        if period.budget <= 0:
+        if plan.budget <= 0:
             return
         ordinal = pod.ordinal
-        if ordinal is None or not period.is_emptied(ordinal) or not period.draft.still_on(pod):
+        if ordinal is None or not plan.is_emptied(ordinal) or not plan.draft.still_on(pod):
             continue
-        if not _empty(period, pod, ordinal):
+        if not _empty(plan, pod, ordinal):
             return
 
 
-def _empty(period: Period, pod: PodClaims, ordinal: int) -> bool:
+def _empty(plan: MovePlan, pod: PodClaims, ordinal: int) -> bool:
     """Plan to empty a pod. False, and nothing is planned, if not all of its load fits below."""
-    load = _load_of(period, pod)
+    load = _load_of(plan, pod)
     if load is None:
         return False
-    trial = period.draft.copy()
-    below = period.open_pods() & (1 << ordinal) - 1
+    trial = plan.draft.copy()
+    below = plan.open_pods() & (1 << ordinal) - 1
     if not pod.down:
-        below &= ~period.pool.down
+        below &= ~plan.pool.down
     found: list[tuple[VPod, int, dict[int, int]]] = []
     unlocking: list[tuple[str, PodClaims, int]] = []
     # The heaviest find room first: light ones fit into what is left, but not the other way
@@ -63,27 +63,27 @@ def _empty(period: Period, pod: PodClaims, ordinal: int) -> bool:
         given, left = trial.place(vpod, pod, count, among=below)
         for _ in range(left):
             kept = without_one(trial.placed(vpod.key), pod.name)
-            room = period.room_for(trial, vpod, kept, below)
+            room = plan.room_for(trial, vpod, kept, below)
             if room is None:
                 return False
             unlocking += reserve(trial, room)
             trial.promise(vpod, room.ordinal, source=pod.name)
         found.append((vpod, count, given))
-    period.draft = trial
+    plan.draft = trial
     for key, source, to in unlocking:
-        period.record(key, source, to, 1, MoveReason.MAKE_ROOM)
+        plan.record(key, source, to, 1, MoveReason.MAKE_ROOM)
     for vpod, _, given in sorted(found, key=lambda item: (item[1] * item[0].weight, item[0].key)):
-        if not period.limits.cooling(vpod.key):
-            for to, count in sorted(_part(given, period.budget).items()):
-                period.record(vpod.key, pod, to, count, MoveReason.COMPACTION)
+        if not plan.limits.cooling(vpod.key):
+            for to, count in sorted(_part(given, plan.budget).items()):
+                plan.record(vpod.key, pod, to, count, MoveReason.COMPACTION)
     return True
 
 
-def _load_of(period: Period, pod: PodClaims) -> list[tuple[VPod, int]] | None:
+def _load_of(plan: MovePlan, pod: PodClaims) -> list[tuple[VPod, int]] | None:
     """What must leave the pod to empty it; None if something there may not be moved."""
     load: list[tuple[VPod, int]] = []
-    for key, count in period.draft.still_on(pod).items():
-        vpod, known = period.movable(key), period.pool.vpods.get(key)
+    for key, count in plan.draft.still_on(pod).items():
+        vpod, known = plan.movable(key), plan.pool.vpods.get(key)
         if vpod is not None:
             load.append((vpod, count))
         elif known is None or not known.deleting:  # one being deleted goes by itself

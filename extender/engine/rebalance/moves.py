@@ -1,5 +1,5 @@
-"""One period's moves of a pool: which vreplicas should leave their pod, and where they go (DESIGN
-5.5). Pure.
+"""The moves of one plan for a pool: which vreplicas should leave their pod, and where they go
+(DESIGN 5.5). Pure.
 
 These are the sources, in order, each with its ``MoveReason``. The budget (vreplicas) is spent from
 the top:
@@ -41,7 +41,7 @@ from extender.engine.policy.guard import PluginFailed
 from extender.engine.rebalance.balance import Balancing, LoadGoal
 from extender.engine.rebalance.compaction import compact
 from extender.engine.rebalance.draft import Placements, after
-from extender.engine.rebalance.period import Limits, Period, never_before
+from extender.engine.rebalance.move_plan import Limits, MovePlan, never_before
 from extender.engine.rebalance.swaps import find_swap, then
 from extender.engine.state.availability import would_end_service
 from extender.engine.state.pool_state import PoolState
@@ -85,25 +85,25 @@ NO_ADVICE = Advice()
 
 
 def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> list[Move]:
-    """One period's moves, in the order in which to make them; at most one for each vpod, pair of
+    """The moves of one plan, in the order in which to make them; at most one for each vpod, pair of
     pods and reason.
     """
-    period = Period(pool, limits, advice.returns)
+    plan = MovePlan(pool, limits, advice.returns)
     for pod, reason in _urgent(pool):
-        _lighten(period, pod, reason, pod.placed)
+        _lighten(plan, pod, reason, pod.placed)
     for pod in _overcommitted(pool):
-        _lighten(period, pod, MoveReason.OVERCOMMIT, pod.placed - pod.capacity)
+        _lighten(plan, pod, MoveReason.OVERCOMMIT, pod.placed - pod.capacity)
     for key in advice.waiting:
-        period.rooms_for(key)
-    compact(period)
+        plan.rooms_for(key)
+    compact(plan)
     if advice.load is not None:
-        _balance(period, advice.load)
-    policy = _Policy(period, advice)
+        _balance(plan, advice.load)
+    policy = _Policy(plan, advice)
     for key in advice.vpods:
-        if period.budget <= 0:
+        if plan.budget <= 0:
             break
         policy.improve(key)
-    return period.moves
+    return plan.moves
 
 
 def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
@@ -126,21 +126,21 @@ def _overcommitted(pool: PoolState) -> Iterator[PodClaims]:
             yield pod
 
 
-def _lighten(period: Period, pod: PodClaims, reason: MoveReason, slots: int) -> None:
+def _lighten(plan: MovePlan, pod: PodClaims, reason: MoveReason, slots: int) -> None:
     """Move up to ``slots`` off a pod, and beyond that at most the rest of one vreplica."""
     everything = slots >= pod.placed
-    for vpod, count in _shares_on(period, pod, slots, cheapest_first=everything):
-        wanted = min(count, period.budget, -(-slots // vpod.weight))
+    for vpod, count in _shares_on(plan, pod, slots, cheapest_first=everything):
+        wanted = min(count, plan.budget, -(-slots // vpod.weight))
         if wanted <= 0:
             continue
-        given, _ = period.draft.place(vpod, pod, wanted)
+        given, _ = plan.draft.place(vpod, pod, wanted)
         for ordinal, moved in given.items():
             slots -= moved * vpod.weight
-            period.record(vpod.key, pod, ordinal, moved, reason)
+            plan.record(vpod.key, pod, ordinal, moved, reason)
 
 
 def _shares_on(
-    period: Period, pod: PodClaims, slots: int, *, cheapest_first: bool
+    plan: MovePlan, pod: PodClaims, slots: int, *, cheapest_first: bool
 ) -> list[tuple[VPod, int]]:
     """Movable vpods and their vreplicas there: the smallest shares first, or else those that
     free most slots with a move.
@@ -148,7 +148,7 @@ def _shares_on(
     found = [
         (vpod, claim.placed.vreplicas)
         for key, claim in pod.claims.items()
-        if claim.placed.vreplicas and (vpod := period.movable(key)) is not None
+        if claim.placed.vreplicas and (vpod := plan.movable(key)) is not None
     ]
     if cheapest_first:
         return sorted(found, key=lambda share: (share[1] * share[0].weight, share[0].key))
@@ -164,36 +164,36 @@ def _shares_on(
     )
 
 
-def _balance(period: Period, goal: LoadGoal) -> None:
+def _balance(plan: MovePlan, goal: LoadGoal) -> None:
     balancing = Balancing(
-        period.pool,
-        period.draft,
+        plan.pool,
+        plan.draft,
         goal,
-        emptying=period.emptying,
-        movable=period.may_make_way,
+        emptying=plan.emptying,
+        movable=plan.may_make_way,
     )
-    for vpod, pod, ordinal in balancing.moves(period.budget):
-        period.record(vpod.key, pod, ordinal, 1, MoveReason.LOAD)
+    for vpod, pod, ordinal in balancing.moves(plan.budget):
+        plan.record(vpod.key, pod, ordinal, 1, MoveReason.LOAD)
 
 
 class _Policy:
     """Moves to pods that the profile prefers, one vreplica at a time."""
 
-    def __init__(self, period: Period, advice: Advice) -> None:
-        self._period = period
+    def __init__(self, plan: MovePlan, advice: Advice) -> None:
+        self._plan = plan
         self._advice = advice
         self._swaps_left = SWAPS_TRIED_MAX
 
     def improve(self, key: str) -> None:
         """Plan what the profile prefers for one vpod."""
-        period, pool = self._period, self._period.pool
-        vpod = period.movable(key)
-        if vpod is None or period.limits.cooling(key):
+        plan, pool = self._plan, self._plan.pool
+        vpod = plan.movable(key)
+        if vpod is None or plan.limits.cooling(key):
             return
         # A vreplica that this plan brings to a pod does not move on: only placed vreplicas move.
-        arrived = {move.to_pod for move in period.moves if move.vpod == key}
-        while period.budget > 0:
-            placed = period.draft.placed(key)
+        arrived = {move.to_pod for move in plan.moves if move.vpod == key}
+        while plan.budget > 0:
+            placed = plan.draft.placed(key)
             found = self._advice.better(pool, vpod, placed)
             if found is None and not arrived and self._swaps_left > 0:
                 self._swap(vpod)
@@ -206,20 +206,20 @@ class _Policy:
                 return
             if pool.profile.compares_pods and {source, target} & self._changed():
                 return  # what the profile has compared is about to change
-            if not period.draft.take(vpod, source, ordinal):
+            if not plan.draft.take(vpod, source, ordinal):
                 return
             arrived.add(target)
-            period.record(key, pool.pods[source], ordinal, 1, MoveReason.POLICY)
+            plan.record(key, pool.pods[source], ordinal, 1, MoveReason.POLICY)
 
     def _swap(self, vpod: VPod) -> None:
         """Plan the first move of a swap after which policy can move a vreplica of the vpod."""
         self._swaps_left -= 1
-        period, pool, draft = self._period, self._period.pool, self._period.draft
-        swap = find_swap(pool, draft, vpod, period.open_pods(), period.may_make_way)
+        plan, pool, draft = self._plan, self._plan.pool, self._plan.draft
+        swap = find_swap(pool, draft, vpod, plan.open_pods(), plan.may_make_way)
         placed = draft.placed(vpod.key)
         if (
             swap is None
-            or period.budget < 2
+            or plan.budget < 2
             or not self._may_go(placed, swap.instead_of, swap.source.name)
             or self._advice.returns(swap.vpod.key, then(draft, swap, pool))
             or not draft.take(swap.vpod, swap.source.name, swap.to)
@@ -227,19 +227,19 @@ class _Policy:
             return
         if swap.source.ordinal is not None:
             draft.promise(vpod, swap.source.ordinal, source=swap.instead_of)
-        period.record(swap.vpod.key, swap.source, swap.to, 1, MoveReason.MAKE_ROOM)
+        plan.record(swap.vpod.key, swap.source, swap.to, 1, MoveReason.MAKE_ROOM)
 
     def _may_go(self, placed: Placements, source: str, target: str) -> bool:
         """Whether there is such a share, no other reason moves it anyway, and the move ends no
         service.
         """
-        pool = self._period.pool
+        pool = self._plan.pool
         pod = pool.pods.get(source)
         if pod is None or target not in pool.pods or source == target or not placed.get(source):
             return False
-        emptying = pod.ordinal is not None and self._period.is_emptied(pod.ordinal)
+        emptying = pod.ordinal is not None and self._plan.is_emptied(pod.ordinal)
         return not emptying and not pod.leaving and not would_end_service(pod, pool.pods[target])
 
     def _changed(self) -> set[str]:
         """Names of the pods that moves of this plan leave or reach."""
-        return {name for move in self._period.moves for name in (move.from_pod, move.to_pod)}
+        return {name for move in self._plan.moves for name in (move.from_pod, move.to_pod)}

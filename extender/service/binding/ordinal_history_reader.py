@@ -30,7 +30,7 @@ retries the bind.
 
 
 class OrdinalHistoryReader:
-    """``list_vpods`` returns once a list that began after the call is in the caches.
+    """``relist_all_vpods`` returns once a list that began after the call is in the caches.
     ``never_led_by_others``: whether no other replica has led the pool with that key.
     """
 
@@ -39,12 +39,12 @@ class OrdinalHistoryReader:
         caches: Caches,
         ordinal_history: OrdinalHistory,
         *,
-        list_vpods: Callable[[], Awaitable[None]],
+        relist_all_vpods: Callable[[], Awaitable[None]],
         never_led_by_others: Callable[[str], bool],
     ) -> None:
         self._caches = caches
         self._ordinal_history = ordinal_history
-        self._list_vpods = list_vpods
+        self._relist_all_vpods = relist_all_vpods
         self._never_led_by_others = never_led_by_others
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         """UIDs of pods that the watch has not shown -> binds that wait for them."""
@@ -96,7 +96,7 @@ class OrdinalHistoryReader:
 
     async def _list(self) -> None:
         since = self._ordinal_history.since
-        await self._list_vpods()
+        await self._relist_all_vpods()
         self._caches.state.forget_last_ledgers(self._ordinal_history.close(since))
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:

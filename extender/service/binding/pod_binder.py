@@ -94,7 +94,8 @@ class PodBinder:
                 del self._in_flight[uid]
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        pod = self._known(f"{namespace}/{name}", uid)
+        # A Binding that was in doubt has perhaps arrived: then the cache is behind.
+        pod = None if self._end_doubt(uid) else self._known(f"{namespace}/{name}", uid)
         if pod is None:
             obj = await self._api.get(PODS, namespace, name)
             if not is_adapter(obj):
@@ -136,11 +137,12 @@ class PodBinder:
 
     def _known(self, key: str, uid: str) -> AdapterPod | None:
         """The pod in the cache; None if it must be read."""
-        pod, believed = self._caches.pods.latest(key), self._caches.pods.get(key)
-        in_doubt = self._end_doubt(uid)
-        # An assumed pod is probably bound already, and its watch event is still to come.
-        assumed_before = in_doubt or (believed is not None and believed.assumed)
-        return None if pod is None or pod.uid != uid or assumed_before else pod
+        # ``latest`` is what the API server sent last, ``get`` what is assumed on top of that. An
+        # assumed pod is probably bound already, and its watch event is still to come.
+        pod, effective = self._caches.pods.latest(key), self._caches.pods.get(key)
+        if pod is None or pod.uid != uid or (effective is not None and effective.assumed):
+            return None
+        return pod
 
     async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
         """Bind a pod that is no adapter. The Binding names its UID and no version: whatever else

@@ -79,26 +79,13 @@ class StateQuery:
 ExplanationOf = Callable[[str], Explanation | None]
 
 
-def describe_state(
-    state: ClusterState, explanation_of: ExplanationOf, query: StateQuery | None = None
-) -> dict[str, object]:
-    """Pools with their pods and vpods, and nodes. ``explanation_of``: by vpod key, of its last
-    decision.
-    """
-    steps = state_steps(state, explanation_of, query)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            described: dict[str, object] = done.value
-            return described
-
-
 def state_steps(
     state: ClusterState, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> Generator[None, None, dict[str, object]]:
-    """The same, in steps between which the state may change: each object is described as it is at
-    its step.
+    """Pools with their pods and vpods, and nodes. ``explanation_of``: by vpod key, of its last
+    decision.
+
+    The state may change between two steps: each object is described as it is at its step.
     """
     query = query or StateQuery()
     pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]

@@ -86,7 +86,7 @@ class ExtenderServer:
         *,
         health: Health,
         metrics: Metrics,
-        describe_state: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
+        state_steps: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
         schedule: Verb | None = None,
         load: Verb | None = None,
         questions: Iterable[Callable[[web.Application], None]] = (),
@@ -101,7 +101,7 @@ class ExtenderServer:
         self._health = health
         self._metrics = metrics
         self._state = SharedAnswers[StateQuery](
-            lambda query: self._encoded_state(describe_state(query)), general=StateQuery()
+            lambda query: self._encoded_state(state_steps(query)), general=StateQuery()
         )
         self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self.sending = Sending()

@@ -8,8 +8,8 @@ from extender.engine.placing.plan import Decision
 
 @dataclass(slots=True)
 class Committed:
-    """What became of decisions. A vpod in neither dict has changed since its decision; the handler
-    of that change has queued it again.
+    """What became of decisions. A vpod that is in neither dict nor in ``waiting`` has changed since
+    its decision; the handler of that change has queued it again.
     """
 
     failed: dict[str, str] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class Lists(Protocol):
         """
         ...
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         """Request a list of pods, without waiting."""
         ...
 
@@ -135,7 +135,7 @@ class Committer:
             clock=clock,
             in_flight=self._in_flight,
             refusals=self._refusals,
-            list_pods=lists.list_pods,
+            request_pods=lists.request_pods,
             metrics=metrics,
         )
         self.ledger_confirmations = self._ledger_writer.ledger_confirmations
@@ -154,9 +154,7 @@ class Committer:
         """Pod name -> vreplicas of a decision that ``vpod`` may publish now: those that ledgers
         cover beyond doubt.
         """
-        confirmed = self._confirmed(decision)
-        for name in self._unconfirmed(decision, confirmed):
-            del confirmed[name]
+        confirmed, _ = self._publishable_ledgers(decision)
         return publishable(decision.target, confirmed, vpod.placements)
 
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
@@ -388,11 +386,10 @@ class Committer:
         """The status to write at this moment. The caller must not await between this check of the
         confirmations and the write.
         """
-        confirmed = self._confirmed(decision)
-        for name in self._unconfirmed(decision, confirmed):
-            # The batch waited for other pods' ledgers, and this pod may have gone meanwhile (I2).
+        confirmed, unconfirmed = self._publishable_ledgers(decision)
+        if unconfirmed:
+            # The batch waited for other pods' ledgers, and these pods may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
-            del confirmed[name]
         for name, count in self.hand_overs.withheld(decision).items():
             batch.waiting.add(decision.vpod)
             if name in confirmed:
@@ -430,27 +427,23 @@ class Committer:
         vpod = self._caches.vpods.latest(key)
         return vpod.placements if vpod is not None and vpod.pool != pool else NO_PLACEMENTS
 
-    def _confirmed(self, decision: Decision) -> dict[str, int]:
-        """Pod name -> vreplicas of the vpod in the ledgers of pods that are certainly bound."""
-        pool = self._caches.state.pool(decision.pool)
-        return {
-            name: claim.ledger.vreplicas
-            for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None and not pod.assumed
-        }
-
-    def _unconfirmed(self, decision: Decision, names: Iterable[str]) -> list[str]:
-        """The pods where something new would be published and no recent reply confirms the
-        ledger.
+    def _publishable_ledgers(self, decision: Decision) -> tuple[dict[str, int], list[str]]:
+        """Of the pods that are certainly bound: pod name -> vreplicas of the vpod in the ledger,
+        and, apart from these, the names of the pods where something new would be published and no
+        recent reply confirms the ledger.
         """
         pool, target = self._caches.state.pool(decision.pool), decision.target
-        claims = pool.claims_of(decision.vpod)
-        return [
-            name
-            for name in names
-            if _is_new(claims[name], target.get(name, 0))
-            and self._is_unconfirmed(pool.key, pool.pods[name].pod)
-        ]
+        confirmed: dict[str, int] = {}
+        unconfirmed: list[str] = []
+        for name, claim in pool.claims_of(decision.vpod).items():
+            pod = pool.pods[name].pod
+            if pod is None or pod.assumed:
+                continue
+            if _is_new(claim, target.get(name, 0)) and self._is_unconfirmed(pool.key, pod):
+                unconfirmed.append(name)
+            else:
+                confirmed[name] = claim.ledger.vreplicas
+        return confirmed, unconfirmed
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:

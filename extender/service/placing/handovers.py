@@ -45,6 +45,7 @@ from extender.model.assignment import (
     is_full,
 )
 from extender.model.bucket import Bucket
+from extender.model.eviction import longest_s
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, Handoff, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
@@ -132,7 +133,7 @@ class HandOvers:
     def longest_s(self, pool: str) -> float:
         """How long (s) a decision in the pool may wait for adapters in all."""
         handoff = self._handoff(pool)
-        return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s if handoff is not None else 0
+        return longest_s(handoff) if handoff is not None else 0
 
     def stays(self, pool: str, vpod: str) -> bool:
         """Whether the vpod must not leave pods that drain: its last hand-over was taken back."""
@@ -141,7 +142,8 @@ class HandOvers:
 
     def overdue(self, pool: str, vpod: str) -> list[str]:
         """Names of the pods whose adapters have not got ready in time. If there are any, this takes
-        the vpod's hand-over back, and the vpod ``stays`` for the pool's cool-down.
+        the vpod's hand-over back, and the vpod ``stays`` for the pool's cool-down, or for
+        ``LOOK_AGAIN_S`` if the pod is evicted.
         """
         known = self._known.get((pool, vpod))
         if known is None or known.prepared_by is None:
@@ -154,7 +156,10 @@ class HandOvers:
         late = unprepared(state, vpod, state.placed_of(vpod), self._adapter_of(state))
         if late:
             known.prepared_by = None
-            known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
+            pause_s: float = state.adapter_pool.move_cooldown_s
+            if known.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:
+                pause_s = min(pause_s, LOOK_AGAIN_S)  # the pod goes at ``eviction.deadline_s``
+            known.stays_until = self._clock() + pause_s
             self._arm(pool, vpod, known)
             self._report(state, vpod, PREPARE, late)
         return late

@@ -55,7 +55,7 @@ class LedgerWriter:
         clock: Callable[[], float],
         in_flight: asyncio.Semaphore,
         refusals: WriteRefusals,
-        list_pods: Callable[[], None],
+        request_pods: Callable[[], None],
         metrics: Metrics,
     ) -> None:
         self._api = api
@@ -64,7 +64,7 @@ class LedgerWriter:
         self._in_flight = in_flight
         self.ledger_confirmations = LedgerConfirmations(clock)
         self.own_writes = OwnWrites()
-        self._pods_behind = PodsBehind(caches, clock, list_pods)
+        self._pods_behind = PodsBehind(caches, clock, request_pods)
         self._refusals = refusals
         self._metrics = metrics
         caches.pods.add_event_handler(self._pod_changed)

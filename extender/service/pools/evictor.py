@@ -4,7 +4,8 @@ Each pool has one task. Each period (scaleDownPeriodSeconds), or when triggered,
 what should move where. The mover, which is the placer, makes those moves that are still possible,
 between two of its batches. Each pool sets the limits:
 
-- *budget*: at most movesPerPeriod vreplicas per period, however often the pool is looked at;
+- *budget*: at most movesPerPeriod vreplicas per period, for whatever reason, and however often the
+  pool is looked at;
 - *cool-down*: moves that make room, compact, balance load or suit the profile do not touch a vpod
   that was moved less than cooldownSeconds ago. The ``Moved`` condition has the time, so a new
   leader knows it too. For objects of foreign kinds without a place for conditions, the time is only
@@ -31,8 +32,8 @@ from typing import Final, Protocol
 
 from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.rebalance.balance import LoadGoal
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import is_published
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
@@ -64,7 +65,10 @@ class Mover(Protocol):
 
 
 class Evictor:
-    """Moves vreplicas until cancelled. ``now``: epoch seconds."""
+    """Moves vreplicas until cancelled. ``now``: epoch seconds.
+
+    The name is Knative's. It evicts no pod: ``PodEvictions`` does.
+    """
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from extender.engine.rebalance.period import Limits, can_place
+from extender.engine.rebalance.move_plan import Limits, can_place
 from extender.engine.scaling.replica_writes import ReplicaWrites
 from extender.engine.scaling.scale_down import count_without_empty, lasting_count
 from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth

@@ -85,7 +85,8 @@ class Rollouts:
         self._paces: dict[str, _Pace] = {}
         """By pool key, for pools that have opted in."""
         self._conditions: dict[str, PoolCondition] = {}
-        self._changed = asyncio.Event()
+        self._changed: dict[Bucket, asyncio.Event] = {}
+        """One for each loop: a loop that clears it must not take a change from the others."""
         caches.pods.add_event_handler(self._pod_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
         caches.pools.add_event_handler(self._pool_changed)
@@ -97,30 +98,36 @@ class Rollouts:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         pod = new or old
         if pod is not None and pod.pool in self._paces:
-            self._changed.set()
+            self._wake()
 
     def _stateful_set_changed(self, _old: StatefulSet | None, _new: StatefulSet | None) -> None:
         if self._paces:
-            self._changed.set()
+            self._wake()
 
     def _pool_changed(self, _old: AdapterPool | None, new: AdapterPool | None) -> None:
         if self._paces or (new is not None and new.rolls_out):
-            self._changed.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        for changed in self._changed.values():
+            changed.set()
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Look at the bucket's pools whenever something changes, until cancelled."""
+        changed = self._changed[bucket] = asyncio.Event()
         try:
             while True:
-                self._changed.clear()
+                changed.clear()
                 for key in [key for key in self._caches.state.pools if bucket.has(key)]:
                     await self._look(key)
                 try:
                     async with asyncio.timeout(LOOK_S):
-                        await self._changed.wait()
+                        await changed.wait()
                 except TimeoutError:
                     continue
                 await asyncio.sleep(SETTLE_S)
         finally:
+            del self._changed[bucket]
             for key in [key for key in self._paces if bucket.has(key)]:
                 self._forget(key)
 

@@ -3,6 +3,7 @@
 Two assume caches (adapter pods, vpods) hold objects that the service also writes. Nodes,
 namespaces, StatefulSets and pools are only read. Each change goes first to ``ClusterState`` and
 then to the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
+The other handlers must not rely on each other's order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet

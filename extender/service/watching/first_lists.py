@@ -15,7 +15,7 @@ log: Final = logging.getLogger(__name__)
 PERIOD_S: Final = 5.0
 
 
-async def wait_synced(informers: Informers) -> None:
+async def log_first_lists(informers: Informers) -> None:
     """Wait until every kind has been listed, and log the progress each ``PERIOD_S``."""
     synced = asyncio.ensure_future(informers.wait_synced())
     try:

@@ -82,7 +82,7 @@ class Cache(Protocol[T]):
 
 class CacheSink(Generic[T]):
     """Decodes a reflector's objects into a cache. If an object cannot be read, the cache keeps what
-    it had of it. ``keeps``: which objects go into the cache. One that no longer does is gone there.
+    it had of it. An object that ``keeps`` refuses is deleted from the cache.
 
     The first list is taken in slices, because nothing relies on the cache before that. Later lists
     are taken without a pause: decisions are made meanwhile, and must not see some pods from before
@@ -173,8 +173,8 @@ class OwnVPods:
 
 
 class Informers:
-    """All reflectors of the service. ``run`` them in one task. ``synced`` is true once every first
-    list is in.
+    """All reflectors of the service. ``run`` them in one task. ``wait_synced`` returns once every
+    first list is in.
 
     A foreign kind that cannot be listed counts as listed: it must not keep the service from
     working.
@@ -183,14 +183,14 @@ class Informers:
     def __init__(
         self, api: Api, caches: Caches, *, rng: random.Random, ordinal_history: OrdinalHistory
     ) -> None:
+        troubles = Troubles()
+
         def reflector(
             resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE
         ) -> Reflector:
             made = Reflector(api, resource, sink, rng=rng, options=options)
             made.troubles = troubles
             return made
-
-        troubles = Troubles()
 
         def serves(obj: Obj) -> bool:
             return caches.serves(text(obj, "metadata", "namespace"))
@@ -237,21 +237,17 @@ class Informers:
         return self._pods.first_version
 
     @property
-    def seen_version(self) -> int:
+    def pods_seen_version(self) -> int:
         """The newest resourceVersion up to which all changes of pods have been seen."""
         return parse_version(self._pods.last_sync_version) or 0
 
-    def seen_version_of(self, source: str) -> int:
+    def vpods_seen_version(self, source: str) -> int:
         """The newest resourceVersion up to which all changes of a source's vpods ("": VPods) have
         been seen. 0 if the kind is not watched.
         """
-        version = self.sources.seen_version(source) if source else self._vpods.last_sync_version
-        return parse_version(version) or 0
-
-    @property
-    def synced(self) -> bool:
-        """Whether every kind has been listed."""
-        return not self.not_synced()
+        if source:
+            return self.sources.seen_version(source)
+        return parse_version(self._vpods.last_sync_version) or 0
 
     def not_synced(self) -> list[str]:
         """Plurals of the kinds that are not listed yet."""
@@ -283,14 +279,14 @@ class Informers:
                 return
             self._rounds.begun += 1
             await self._reach_pods()
-            await self.list_published()
+            await self.relist_all_vpods()
             self._rounds.done = self._rounds.begun
 
-    async def list_vpods(self) -> None:
-        """Wait until a list of vpods that begins after the call is in the cache."""
+    async def relist_own_vpods(self) -> None:
+        """Wait until a list of VPods that begins after the call is in the cache."""
         await self._vpods.relist()
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         """Request a list of pods, and of vpods after it, without waiting."""
         self._pods.request_relist()
 
@@ -300,14 +296,14 @@ class Informers:
         """
         if source:
             return await self.sources.list_again(source)
-        await self.list_vpods()
+        await self.relist_own_vpods()
         return True
 
-    async def list_published(self) -> None:
+    async def relist_all_vpods(self) -> None:
         """Wait until lists of all vpods that begin after the call are in the cache; foreign kinds
         only as far as they answer in time.
         """
-        await self.list_vpods()
+        await self.relist_own_vpods()
         await self.sources.catch_up()
 
     async def _reach_pods(self) -> None:

@@ -25,14 +25,14 @@ class _Seen(NamedTuple):
 
 
 class PodsBehind:
-    """For one replica. ``clock``: the event loop's time, seconds. ``list_pods``: requests a list of
-    pods.
+    """For one replica. ``clock``: the event loop's time, seconds. ``request_pods``: requests a list
+    of pods.
     """
 
     def __init__(
-        self, caches: Caches, clock: Callable[[], float], list_pods: Callable[[], None]
+        self, caches: Caches, clock: Callable[[], float], request_pods: Callable[[], None]
     ) -> None:
-        self._list_pods = list_pods
+        self._request_pods = request_pods
         self._caches = caches
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
@@ -64,4 +64,4 @@ class PodsBehind:
         if now - before.at >= PATIENCE_S and now - self._listed_at >= LIST_PERIOD_S:
             self._listed_at = now
             self._seen.clear()
-            self._list_pods()
+            self._request_pods()

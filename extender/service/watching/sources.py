@@ -32,6 +32,7 @@ from extender.kube.events import ObjectReference
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.model.foreign_kinds import Claimant
 from extender.model.objects import AdapterPool, Namespace, Source, VPod
+from extender.model.resource_versions import parse_version
 from extender.service.watching.caches import Caches
 from extender.service.watching.foreign_kind import ForeignKind
 
@@ -249,10 +250,11 @@ class ForeignSources:
                 tasks.create_task(watch.relist(CATCH_UP_TIMEOUT_S))
         self._set_watched_sources()
 
-    def seen_version(self, source: str) -> str:
-        """The newest resourceVersion of a kind that was seen; "" while it is not watched."""
+    def seen_version(self, source: str) -> int:
+        """The newest resourceVersion of a kind that was seen; 0 while it is not watched."""
         running = self._running.get(source)
-        return running.watch.seen_version if running is not None else ""
+        version = running.watch.last_sync_version if running is not None else ""
+        return parse_version(version) or 0
 
     async def list_again(self, source: str) -> bool:
         """List one source again. Return whether that succeeded in time."""

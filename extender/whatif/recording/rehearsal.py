@@ -26,8 +26,8 @@ from typing import Final
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import (
     count_without_empty,

@@ -8,8 +8,8 @@ import pytest
 
 from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.scaling.scale_down import waits_for_closed
 from extender.engine.scaling.size import plan_scale
 from extender.model.ledger import Share

@@ -17,8 +17,8 @@ from extender.engine.policy.framework import Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocate
 from extender.engine.scaling.scale_down import ordinals_to_close, waits_for_closed
 from extender.engine.scaling.size import anyone, plan_scale

@@ -18,8 +18,8 @@ from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.engine.policy.spreading import PodSpread, ZoneSpread
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod

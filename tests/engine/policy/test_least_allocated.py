@@ -7,8 +7,8 @@ import pytest
 from extender.engine.placing.plan import place
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profile_document import profile_from
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.state.cluster_state import ClusterState

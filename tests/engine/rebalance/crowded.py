@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.state.pool_state import PoolState
 from extender.model.amounts import Amounts
 from extender.model.ledger import Share

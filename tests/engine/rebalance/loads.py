@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from extender.engine.rebalance.balance import LoadGoal, budget_of
 from extender.engine.rebalance.load import PoolLoad
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES, SPREAD_PROFILE
 from extender.engine.rebalance.balance import DEAD_BAND, MOVED_MAX, budget_of
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.model.moves import Move
 from tests.engine.rebalance.loads import (
     LoadedPool,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from extender.engine.policy.profiles import HA_PROFILE
-from extender.engine.rebalance import period
+from extender.engine.rebalance import move_plan
+from extender.engine.rebalance.move_plan import Limits, can_place
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits, can_place
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
@@ -32,7 +32,7 @@ class Pods:
         self.scene.vpod("waiting", 1, weight=needs)
 
     def moves(self, **limits) -> list[Move]:
-        """The plan of one period."""
+        """The moves of one plan."""
         advice = Advice(waiting=[WAITING], **_taken(limits, "returns"))
         return plan_moves(self.scene.pool, Limits(**{"budget": 10, **limits}), advice)
 
@@ -218,5 +218,5 @@ def test_a_search_gives_up_after_its_steps(monkeypatch: pytest.MonkeyPatch):
     heavy = [(9, 9)] * 11
     pods = Pods(*heavy, (9, 8, 1), needs=3)
     assert pods.told() == [("p11v2", 11, 0)]
-    monkeypatch.setattr(period, "ROOM_STEPS_MAX", 5)
+    monkeypatch.setattr(move_plan, "ROOM_STEPS_MAX", 5)
     assert pods.told() == []

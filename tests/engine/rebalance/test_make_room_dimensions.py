@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.policy.profiles import SPREAD_PROFILE
 from extender.engine.rebalance.make_room import Room
+from extender.engine.rebalance.move_plan import Limits, rooms_for
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits, rooms_for
 from extender.model.amounts import Amounts
 from extender.model.ledger import Share
 from tests.engine.rebalance.crowded import PROFILES, SLOTS, Crowded, Vpod, a_plan, crowded

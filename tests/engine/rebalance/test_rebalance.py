@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 import pytest
 
 from extender.engine.policy.profiles import SPREAD_PROFILE
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share
 from extender.model.moves import Move

@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import is_published, relocate
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.scaling.size import plan_scale

@@ -5,8 +5,8 @@ makes way first.
 from collections.abc import Mapping
 
 from extender.engine.policy.profiles import SPREAD_PROFILE
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.model.ledger import Share
 from extender.model.moves import Move
 from tests.support.builders import Scene, a_node

@@ -11,8 +11,8 @@ from extender.engine.placing.plan import place
 from extender.engine.pods.bits import bits
 from extender.engine.policy.profile import DEFAULT_PROFILE
 from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
+from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import plan_moves
-from extender.engine.rebalance.period import Limits
 from extender.engine.scaling.scale_down import (
     count_without_empty,
     ordinals_to_close,

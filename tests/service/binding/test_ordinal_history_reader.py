@@ -36,7 +36,7 @@ class Setting:
         self.ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
             self.ordinal_history,
-            list_vpods=self._list,
+            relist_all_vpods=self._list,
             never_led_by_others=lambda _: never_led_by_others,
         )
 

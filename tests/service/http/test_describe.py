@@ -6,7 +6,7 @@ import pytest
 from extender.engine.placing.explain import Explanation, Reasoning, Step
 from extender.kube.api import Obj
 from extender.service.http import describe
-from extender.service.http.describe import StateQuery, describe_state, listed_sentences
+from extender.service.http.describe import StateQuery, listed_sentences, state_steps
 from tests.support.builders import (
     NS,
     POOL,
@@ -17,6 +17,7 @@ from tests.support.builders import (
     a_vpod,
     nothing_decided,
 )
+from tests.support.steps import result_of
 
 
 def three_zones() -> Scene:
@@ -30,7 +31,8 @@ def three_zones() -> Scene:
 
 def page_of(scene: Scene, query: StateQuery | None = None) -> Obj:
     """As it is served: what JSON cannot say would raise."""
-    page: Obj = orjson.loads(orjson.dumps(describe_state(scene.state, nothing_decided, query)))
+    described = result_of(state_steps(scene.state, nothing_decided, query))
+    page: Obj = orjson.loads(orjson.dumps(described))
     return page
 
 

@@ -8,7 +8,7 @@ from extender.kube.api import NODES, STATEFULSETS, PatchType, TooManyRequests
 from extender.model.eviction import FRESH_S, Eviction, encode_eviction
 from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
-from tests.support.adapters import adapters, served
+from tests.support.adapters import adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
 from tests.support.evictions import evict, is_gone, with_webhook
 from tests.support.service import World, until
@@ -96,8 +96,42 @@ async def test_an_eviction_without_an_adapter_that_can_take_over_ends_at_its_dea
         known.never = {(1, "Serve")}
         began = asyncio.get_running_loop().time()
         await evict(world, 0)
-        assert 85 < asyncio.get_running_loop().time() - began < 100
+        assert 105 < asyncio.get_running_loop().time() - began < 120
         assert await is_gone(world, 0)
+
+
+async def test_an_adapter_that_is_late_once_is_tried_again_before_the_eviction_is_allowed():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        eviction = asyncio.create_task(evict(world, 0))
+        await asyncio.sleep(35)
+        assert await world.events("PrepareTimedOut")
+        known.never = set()
+        await eviction
+        assert known.serving == {0: {}, 1: {KEY: 4}}
+    assert known.gaps == []
+
+
+async def test_an_eviction_waits_for_adapters_that_use_all_of_their_time():
+    """Found by review: the deadline had ``prepareTimeoutSeconds`` once, and the new adapter has
+    that time twice, to get ready and to serve.
+    """
+    world = await a_world(0, handoff={"prepareTimeoutSeconds": 100, "drainTimeoutSeconds": 60})
+    await with_webhook(world)
+    async with world.serving(), adapters(world, 0, delay_s={0: 50.0, 1: 95.0}) as known:
+        await world.vpod("a", 2)
+        await until(served(known, KEY, {0: 2}), timeout_s=120)
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(100)  # it takes its time for an assignment without shares, too
+            began = asyncio.get_running_loop().time()
+            await evict(world, 0)
+            assert asyncio.get_running_loop().time() - began > 95 + 95 + 50
+            assert known.serving == {0: {}, 1: {KEY: 2}}
+    assert known.gaps == []
 
 
 async def test_descheduling_waits_like_any_other_eviction():

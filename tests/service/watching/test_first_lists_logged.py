@@ -9,7 +9,7 @@ import pytest
 from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import ListPage, Resource
 from extender.service.watching.caches import Caches
-from extender.service.watching.first_lists import wait_synced
+from extender.service.watching.first_lists import log_first_lists
 from extender.service.watching.informers import Informers
 from tests.support.service import World
 
@@ -44,7 +44,7 @@ async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(
     informers = Informers(Slow(), caches, rng=random.Random(1), ordinal_history=ordinal_history)
     watching = asyncio.create_task(informers.run())
     with caplog.at_level(logging.INFO, logger="extender.service.watching.first_lists"):
-        await wait_synced(informers)
+        await log_first_lists(informers)
     watching.cancel()
     await asyncio.wait({watching})
     told = [
@@ -77,7 +77,7 @@ async def test_who_waits_no_longer_leaves_nothing_behind():
         rng=random.Random(1),
         ordinal_history=OrdinalHistory(asyncio.get_running_loop().time),
     )
-    waiting = asyncio.create_task(wait_synced(informers))
+    waiting = asyncio.create_task(log_first_lists(informers))
     await asyncio.sleep(12.0)
     waiting.cancel()
     await asyncio.wait({waiting})

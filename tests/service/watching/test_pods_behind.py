@@ -21,7 +21,7 @@ class Clock:
 class CountedLists(NoLists):
     of_pods = 0
 
-    def list_pods(self) -> None:
+    def request_pods(self) -> None:
         self.of_pods += 1
 
 

@@ -1,5 +1,5 @@
-"""``Period``: the plan of one period's moves, while its sources (``moves``, ``compaction``) add to
-it. Pure.
+"""``MovePlan``: the plan of a pool's next moves, while its sources (``moves``, ``compaction``) add
+to it. Pure. The evictor makes several plans in a period, each with what is left of its budget.
 
 It keeps what the moves so far have left: the pool as they would leave it (``Draft``), the rest of
 the budget (vreplicas), and the steps that searches for room may still take.
@@ -40,7 +40,7 @@ def never_before(_key: str, _placements: Placements) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one period's moves.
+    """The limits of one plan.
 
     ``budget``: vreplicas. ``at_once``: moves that may make room for one vreplica. ``emptying``: bit
     set of the ordinals to empty; None: the closed ones.
@@ -55,8 +55,8 @@ class Limits:
     fixed: Callable[[str], bool] = no_vpod
 
 
-class Period:
-    """One period of a pool.
+class MovePlan:
+    """The plan of one pool.
 
     ``budget``: vreplicas that may still move. ``emptying``: bit set of the ordinals to empty.
     ``returns``: as in ``Advice``.
@@ -159,10 +159,10 @@ class Period:
 
 def can_place(pool: PoolState, waiting: Sequence[str], limits: Limits) -> bool:
     """Whether moves within the limits make room for all that these vpods (keys) lack."""
-    period = Period(pool, limits)
-    return all(not period.rooms_for(key)[1] for key in waiting)
+    plan = MovePlan(pool, limits)
+    return all(not plan.rooms_for(key)[1] for key in waiting)
 
 
 def rooms_for(pool: PoolState, key: str, limits: Limits) -> list[Room]:
     """The rooms that moves within the limits can make for a waiting vpod, one for each vreplica."""
-    return Period(pool, limits).rooms_for(key)[0]
+    return MovePlan(pool, limits).rooms_for(key)[0]
