@@ -393,7 +393,7 @@ class Committer:
         for name, count in self.hand_overs.withheld(decision).items():
             batch.waiting.add(decision.vpod)
             if name in confirmed:
-                confirmed[name] -= count
+                confirmed[name] = min(confirmed[name], decision.target[name]) - count
         published = self.hand_overs.served_first(decision, vpod.placements)
         target = publishable(decision.target, confirmed, published)
         reported = as_refused(

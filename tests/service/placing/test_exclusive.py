@@ -1,5 +1,5 @@
-"""Pools with ``spec.handoff.mode: Exclusive``: a vpod's adapters never serve more vreplicas together
-than it publishes.
+"""Pools with ``spec.handoff.mode: Exclusive``: a vpod's adapters never serve more vreplicas
+together than it publishes.
 """
 
 import asyncio

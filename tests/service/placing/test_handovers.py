@@ -87,6 +87,19 @@ async def test_a_moved_share_is_prepared_served_and_only_then_drained():
     await world.check()
 
 
+async def test_a_pod_whose_ledger_has_more_than_it_gets_is_waited_for_too():
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never.add((1, "Drain"))
+        await world.set_vreplicas("a", 2)
+        await until(was_told(known, (1, KEY, "Drain")))
+        assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
+        await asyncio.sleep(5)
+        assert await world.published("a") == {0: 2}, "the adapter of the other pod lets go still"
+
+
 async def test_moves_of_several_vpods_and_counts_leave_no_gap():
     world = await a_world(0)
     for name in "abc":

@@ -14,6 +14,7 @@ are the vpods of callers.
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from extender.kube.api import Obj
@@ -43,8 +44,8 @@ class HandoverChecker(Checker):
     def __init__(self, context: CheckerContext, presence: Presence) -> None:
         super().__init__(context)
         self._presence = presence
-        self._acknowledged: set[str] = set()
-        """Names of the pods whose adapters have acknowledged."""
+        self._acknowledged: dict[str, float] = {}
+        """Name of a pod -> since when its adapter has acknowledged."""
         self._told_serve: dict[tuple[str, str], float] = {}
         """(pod, vpod) -> since when it is told to serve."""
         self._full: dict[str, frozenset[str]] = {}
@@ -75,9 +76,9 @@ class HandoverChecker(Checker):
     def _note(self, name: str, after: Obj | None, told: Mapping[str, Any] | None) -> None:
         annotations = after["metadata"].get("annotations") or {} if after is not None else {}
         if ACKNOWLEDGED in annotations:
-            self._acknowledged.add(name)
+            self._acknowledged.setdefault(name, self._clock())
         else:
-            self._acknowledged.discard(name)
+            self._acknowledged.pop(name, None)
         self._full.pop(name, None)
         if told is not None and is_full(annotations[ASSIGNMENT]):
             self._full[name] = frozenset(told["shares"])
@@ -99,7 +100,7 @@ class HandoverChecker(Checker):
         pod = self._stored.pods.get(name)
         if adapter is None or not adapter.is_well or pod is None or pod.uid != adapter.uid:
             return None
-        if pod.deleting or name not in self._acknowledged:
+        if pod.deleting or self._acknowledged.get(name, inf) > since:
             return None
         return adapter if self._presence.was_there(name, since) else None
 

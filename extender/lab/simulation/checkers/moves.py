@@ -222,7 +222,13 @@ class MoveChecker(Checker):
     def _ends_service(self, move: ReportedMove) -> bool:
         """Return whether the leader that decided must have seen, even with a late view, that the
         move goes from a pod that serves to one that does not.
+
+        If a move is published in parts, the part that leaves a pod may name no other: where it
+        goes was published before. ``HandoverChecker`` looks at that.
         """
+        pool = self._stored.pool(pool_of(move.from_pod))
+        if not move.to_pod and (pool.overlaps or pool.exclusive):
+            return False
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
             move.to_pod, since - STILL_SERVES_S - ROUNDED_S
