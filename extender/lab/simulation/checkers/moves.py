@@ -117,14 +117,15 @@ class MoveChecker(Checker):
     def _placed_in(self, pool: Pool) -> int:
         """Return the vreplicas in the ledgers of the pool's pods, or published on them."""
         found = 0
-        names = {name for vpod in self._stored.vpods.values() for name in vpod.placements}
-        for name in {*names, *self._stored.pods}:
+        published: dict[str, dict[str, int]] = {name: {} for name in self._stored.pods}
+        for key, vpod in self._stored.vpods.items():
+            for name, count in vpod.placements.items():
+                published.setdefault(name, {})[key] = count
+        for name, counts in published.items():
             if pool_of(name) == pool.name:
                 held = self._coverage_excuses.held(name)
-                published = self._stored.published(name)
                 found += sum(
-                    max(held.get(key, (0, 1))[0], published.get(key, 0))
-                    for key in {*held, *published}
+                    max(held.get(key, (0, 1))[0], counts.get(key, 0)) for key in {*held, *counts}
                 )
         return found
 

@@ -5,6 +5,7 @@ engine.
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 import orjson
@@ -68,7 +69,7 @@ class Pod:
         why = {"marked": self.marked, "evicted": self.evicting}
         return [f"{cause} {self.name}" for cause, holds in why.items() if holds]
 
-    @property
+    @cached_property
     def total(self) -> int:
         """The slots in its ledger."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
@@ -88,6 +89,10 @@ class Pod:
         )
         return sum(len(key) + SHARE_BYTES_MAX + self._longer(key) for key in entries)
 
+    @cached_property
+    def _bytes(self) -> int:
+        return self.bytes_of()
+
     def _longer(self, vpod: str) -> int:
         amounts = self.amounts.get(vpod)
         return 2 + sum(len(name) + 14 for name in amounts) if amounts else 0
@@ -98,8 +103,10 @@ class Pod:
 
     def has_bytes_for(self, vpod: str) -> bool:
         """Return whether its ledger has space for one more vreplica of the vpod."""
-        if self.bytes_of() > LEDGER_BYTES_MAX - ENTRY_BYTES_MAX:
+        if self._bytes > LEDGER_BYTES_MAX - ENTRY_BYTES_MAX:
             return False
+        if self._bytes <= TENANT_BYTES_MAX:
+            return True
         mine = self.bytes_of(vpod.partition("/")[0])
         return vpod in (self.ledger or ()) or mine <= TENANT_BYTES_MAX
 
