@@ -74,7 +74,7 @@ class Holders:
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
         """By UID. Of pods that are gone too, until their leases have run out."""
-        self._of: dict[str, set[str]] = {}
+        self._of: dict[str, dict[str, None]] = {}
         """Vpod -> UIDs of the pods that hold some of it, or are asked to."""
         self._due: list[tuple[float, str, str]] = []
         """Heap: (when to look, UID, vpod). Entries may be out of date."""
@@ -86,12 +86,12 @@ class Holders:
         told = adapter.assignment
         pod = self._pods.setdefault(uid, _Pod(name))
         shares = told.shares if told is not None else {}
-        before = {vpod: pod.vreplicas(vpod) for vpod in {*pod.held, *pod.asked}}
+        before = {vpod: pod.vreplicas(vpod) for vpod in (*pod.held, *pod.asked)}
         if told is not None:
             pod.lease_s = max(pod.lease_s, told.lease_s)
         if (told.generation if told is not None else 0) != pod.asked_after:
             pod.asked.clear()
-        for vpod in pod.held.keys() | shares.keys():
+        for vpod in {**pod.held, **shares}:
             held = _held_after(adapter, vpod, pod.held.get(vpod), now + pod.lease_s)
             self._set(uid, pod, vpod, held)
         return self._fewer(uid, pod, before)
@@ -103,7 +103,7 @@ class Holders:
         pod = self._pods.get(uid)
         if pod is None:
             return set()
-        before = {vpod: pod.vreplicas(vpod) for vpod in {*pod.held, *pod.asked}}
+        before = {vpod: pod.vreplicas(vpod) for vpod in (*pod.held, *pod.asked)}
         pod.asked.clear()
         for vpod, held in list(pod.held.items()):
             until = now + pod.lease_s if held.until is None else held.until
@@ -120,7 +120,7 @@ class Holders:
         for vpod, share in after.shares.items():
             if share.state is ShareState.SERVE and share.vreplicas > pod.vreplicas(vpod):
                 pod.asked[vpod] = share.vreplicas
-                self._of.setdefault(vpod, set()).add(uid)
+                self._of.setdefault(vpod, {})[uid] = None
                 heapq.heappush(self._due, (pod.asked_until, uid, vpod))
 
     def allowed(self, vpod: str, uid: str, published: int) -> int:
@@ -168,7 +168,7 @@ class Holders:
         if held.until is not None and held != pod.held.get(vpod):
             heapq.heappush(self._due, (held.until, uid, vpod))
         pod.held[vpod] = held
-        self._of.setdefault(vpod, set()).add(uid)
+        self._of.setdefault(vpod, {})[uid] = None
 
     def _fewer(self, uid: str, pod: _Pod, before: dict[str, int]) -> set[str]:
         """The vpods of which the pod holds fewer than ``before``. Forgets what is held no more."""
@@ -178,7 +178,7 @@ class Holders:
             if now < count:
                 fewer.add(vpod)
             if not now and (uids := self._of.get(vpod)) is not None:
-                uids.discard(uid)
+                uids.pop(uid, None)
                 if not uids:
                     del self._of[vpod]
         if not pod.held and not pod.asked:

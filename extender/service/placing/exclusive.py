@@ -58,9 +58,9 @@ class ExclusiveShares:
         """``told``, but no more vreplicas to serve than the pod is allowed to."""
         if told.state is not ShareState.SERVE or pod.pool not in self._holders:
             return told
-        claims = state.claims_of(vpod)
         serves = had.vreplicas if had is not None and had.state is ShareState.SERVE else 0
-        wanted = claims[pod.name].ledger.vreplicas if pod.name in claims else 0
+        # Not from the claims: they may not have this ledger yet.
+        wanted = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
         is_new = self._wait_s(pod.pool) > 0
         allowed = serves if is_new else self._allowed(state, pod, vpod)
         if wanted <= max(allowed, serves):
@@ -163,7 +163,7 @@ class ExclusiveShares:
             self._tell_all(pod.pool, holders.gone(pod.uid, self._clock(), stopped=stopped))
 
     def _tell_all(self, pool: str, vpods: Iterable[str]) -> None:
-        for vpod in vpods:
+        for vpod in sorted(vpods):
             self._tell(pool, vpod)
         self._arm(pool)
 
@@ -187,4 +187,4 @@ class ExclusiveShares:
         vpods = holders.run_out(self._clock())
         if self._wait_s(pool) <= 0:
             vpods.update(self._postponed.pop(pool, ()))
-        self._tell_all(pool, sorted(vpods))
+        self._tell_all(pool, vpods)

@@ -3,10 +3,12 @@ together than it publishes.
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
+from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
@@ -186,3 +188,12 @@ async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_t
         await until(served(known, "tenant/b", {0: 1}), timeout_s=LEASE_S + 2)
     assert known.gaps == []
     await world.check()
+
+
+async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served():
+    world = await a_world(0)
+    async with world.serving() as service:
+        await asyncio.sleep(LEASE_S + 1)
+        pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
+        newer = replace(pod, ledger={KEY: Share(2)})
+        assert service.committer.hand_overs.telling(newer, KEY, None).state == "Prepare"
