@@ -195,5 +195,6 @@ async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served()
     async with world.serving() as service:
         await asyncio.sleep(LEASE_S + 1)
         pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
+        assert pod is not None
         newer = replace(pod, ledger={KEY: Share(2)})
         assert service.committer.hand_overs.telling(newer, KEY, None).state == "Prepare"

@@ -1,6 +1,8 @@
 """What an adapter may say of its assignment, what is stored of it, and what a refusal leaves."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import orjson
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, ApiError, Conflict, Forbidden, PatchType
-from extender.model.names import ACKNOWLEDGED_ANNOTATION
+from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import acknowledge
 from tests.service.http.adapters.scene import VPOD, Adapters, adapters, token
 from tests.support.builders import NS
@@ -287,6 +289,82 @@ async def test_a_pod_that_ends_meanwhile_has_nothing_stored(tmp_path: Path):
         it.api.fail("patch", "pods", then=lambda: it.world.remove_pod(0))
         async with it.request("POST", "/v1/acknowledge", token(0), json=body) as reply:
             assert (reply.status, "is gone" in await reply.text()) == (403, True)
+
+
+# -- leases ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def said_once(folder: Path, mode: str = "Exclusive") -> AsyncIterator[Adapters]:
+    """An adapter that has said what it serves. Its pool was not exclusive before, so nobody waits
+    for a lease to run out.
+    """
+    async with adapters(folder, 0, handoff={"mode": "Overlap"}) as it:
+        await told(it, 0)
+        spec = {"spec": {"handoff": {"mode": mode}}}
+        await it.world.cluster.patch(
+            ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE
+        )
+
+        async def is_told() -> bool:
+            return ("leaseSeconds" in await it.assignment(0)) is (mode == "Exclusive")
+
+        await until(is_told, timeout_s=5)
+        assert (await it.acknowledge(0))[0] == 200
+        yield it
+
+
+@pytest.mark.parametrize(("mode", "reads"), [("Exclusive", 1), ("Overlap", 0)])
+async def test_a_lease_is_renewed_by_what_is_stored_and_not_by_what_the_cache_has(
+    tmp_path: Path, mode: str, reads: int
+):
+    async with said_once(tmp_path, mode) as it:
+        before = it.api.count("get", "pods")
+        status, text, _ = await it.acknowledge(0)
+        assert (status, orjson.loads(text)["stored"]) == (200, False)
+        assert it.api.count("get", "pods") == before + reads
+
+
+async def test_what_this_replica_has_not_heard_yet_renews_no_lease(tmp_path: Path):
+    async with said_once(tmp_path) as it:
+        newer = {**(await it.assignment(0)), "shares": {}}
+        newer["generation"] += 1
+        text = orjson.dumps(newer).decode()
+        body = {"uid": newer["uid"], "generation": newer["generation"] - 1, "serving": [VPOD]}
+        pause = it.api.pause("get", "pods")
+        asked = it.request("POST", "/v1/acknowledge", token(0), json=body)
+        said = asyncio.create_task(answered(asked))
+        await pause.reached.wait()
+        await it.world.annotate(0, **{ASSIGNMENT_ANNOTATION: text})
+        pause.go_on.set()
+        assert (await said)[0] == 409
+
+
+async def answered(asked: Any) -> tuple[int, str]:
+    async with asked as reply:
+        return reply.status, await reply.text()
+
+
+async def test_a_pod_whose_name_another_one_has_by_now_renews_no_lease(tmp_path: Path):
+    async with said_once(tmp_path) as it:
+        told_of = await it.assignment(0)
+        body = {"uid": told_of["uid"], "generation": told_of["generation"], "serving": [VPOD]}
+        pause = it.api.pause("get", "pods")
+        asked = it.request("POST", "/v1/acknowledge", token(0), json=body)
+        said = asyncio.create_task(answered(asked))
+        await pause.reached.wait()
+        await it.world.remove_pod(0)
+        await it.world.pods(0)
+        pause.go_on.set()
+        status, text = await said
+        assert (status, "is gone" in text) == (403, True)
+
+
+async def test_while_the_api_server_does_not_answer_no_lease_is_renewed(tmp_path: Path):
+    async with said_once(tmp_path) as it:
+        it.api.fail("get", "pods", before=Forbidden(403, "Forbidden", "no right"))
+        status, _, headers = await it.acknowledge(0)
+        assert (status, headers["Retry-After"]) == (503, "1")
 
 
 # -- load ------------------------------------------------------------------------------------------
