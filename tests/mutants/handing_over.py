@@ -70,8 +70,8 @@ HANDING_OVER = (
     Mutant(
         "an adapter that is prepared for fewer is prepared",
         _RULES,
-        "and told.vreplicas >= vreplicas",
-        "",
+        "return waits or told.vreplicas >= vreplicas",
+        "return True",
         "I7: a move into two pods that grows on its way is published too early",
         (_WITHHELD,),
     ),

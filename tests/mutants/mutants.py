@@ -8,6 +8,7 @@ from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
 from tests.mutants.evictions import EVICTIONS, ROLLOUTS
+from tests.mutants.exclusive import EXCLUSIVE
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
@@ -24,6 +25,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *POOL_STATE,
     *PLAN,
     *BALANCING,
+    *EXCLUSIVE,
     *HANDING_OVER,
     *CERTIFICATES,
     *EVICTIONS,
