@@ -98,7 +98,7 @@ EXCLUSIVE = (
         "if newest.uid != pod.uid:",
         "if False:",
         "I6: a process that lives on after a forced deletion serves on",
-        (f"{_LEASES}test_a_pod_whose_name_another_one_has_by_now_renews_no_lease",),
+        (f"{_LEASES}test_a_pod_that_is_read_must_be_the_one_that_is_known",),
     ),
     Mutant(
         "what is withheld is covered by a ledger that has more",

@@ -27,6 +27,12 @@ def adapter(
     return Adapter(Assignment(generation, "k/p", "u", shares, lease_s), known)
 
 
+def an_assignment(told: tuple[int, ShareState]) -> Assignment:
+    found = adapter(told).assignment
+    assert found is not None
+    return found
+
+
 def serving(vreplicas: int = 3) -> Holders:
     """Pod p-0 serves them; it has said so."""
     holders = Holders()
@@ -118,7 +124,7 @@ def test_what_is_being_written_counts_until_the_pods_assignment_is_another_one()
     holders = Holders()
     before = adapter((3, PREPARE))
     holders.seen("0", "p-0", before, 0.0)
-    holders.ask("0", "p-0", before.assignment, adapter((3, SERVE)).assignment, 0.0)
+    holders.ask("0", "p-0", before.assignment, an_assignment((3, SERVE)), 0.0)
     holders.seen("0", "p-0", adapter((3, PREPARE), said=1), 1.0)
     assert others_may(holders) == 0, "the write may still arrive"
     assert holders.seen("0", "p-0", adapter((3, DRAIN), generation=2, said=2), 2.0) == {KEY}
@@ -128,7 +134,7 @@ def test_what_is_being_written_counts_until_the_pods_assignment_is_another_one()
 def test_a_write_that_has_not_arrived_for_long_never_will():
     holders = Holders()
     before = adapter((3, PREPARE))
-    holders.ask("0", "p-0", before.assignment, adapter((3, SERVE)).assignment, 0.0)
+    holders.ask("0", "p-0", before.assignment, an_assignment((3, SERVE)), 0.0)
     assert holders.run_out(ASKED_S) == {KEY}
     assert (others_may(holders), holders.next_at()) == (3, None)
 

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, ApiError, Conflict, Forbidden, PatchType
+from extender.kube.api import ADAPTERPOOLS, ApiError, Conflict, Forbidden, NotFound, PatchType
 from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import acknowledge
+from extender.service.pools.acknowledgements import AcknowledgementWriter
 from tests.service.http.adapters.scene import VPOD, Adapters, adapters, token
 from tests.support.builders import NS
 from tests.support.service import lost, until
@@ -358,6 +360,15 @@ async def test_a_pod_whose_name_another_one_has_by_now_renews_no_lease(tmp_path:
         pause.go_on.set()
         status, text = await said
         assert (status, "is gone" in text) == (403, True)
+
+
+async def test_a_pod_that_is_read_must_be_the_one_that_is_known(tmp_path: Path):
+    async with said_once(tmp_path) as it:
+        pod = it.service.caches.pods.latest(f"{NS}/dispatcher-0")
+        assert pod is not None
+        writer = AcknowledgementWriter(it.api, it.service.caches)
+        with pytest.raises(NotFound, match="another one now"):
+            await writer.read(replace(pod, uid="the one before"))
 
 
 async def test_while_the_api_server_does_not_answer_no_lease_is_renewed(tmp_path: Path):
