@@ -12,8 +12,10 @@ from typing import Any, Final, TypeAlias
 
 from vreplica_adapter import Adapter, Share, State
 
+from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.model.objects import LEASE_MIN_S
 from tests.service.authority import Authority
 from tests.service.http.adapters.scene import (
     VPOD,
@@ -255,3 +257,23 @@ async def test_an_adapter_that_ends_while_it_is_drained_lets_go_and_the_move_end
         goes_on.set()
         await scene.placed({1: VREPLICAS})
         await scene.workers.serve({1: VREPLICAS})
+
+
+async def test_in_an_exclusive_pool_the_old_pod_lets_go_before_the_new_one_serves(tmp_path: Path):
+    """A pool that was not exclusive before: a new one serves a lease after that."""
+    async with overlap(tmp_path) as scene:
+        spec = {"spec": {"handoff": {"mode": "Exclusive", "leaseSeconds": LEASE_MIN_S}}}
+        await scene.world.cluster.patch(
+            ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE
+        )
+
+        async def is_told() -> bool:
+            return "leaseSeconds" in await scene.it.assignment(0)
+
+        await until(is_told, timeout_s=5)
+        await scene.move(VREPLICAS)
+        await scene.placed({1: VREPLICAS})
+        await happens(lambda: scene.workers.serving == {1: VREPLICAS}, 3.0 * LEASE_MIN_S)
+        calls = [one for one in scene.workers.calls if one != (0, "on_stop")]
+        assert calls == [*SERVED, (1, "on_prepare"), (0, "on_drain"), (1, "on_serve")]
+        assert scene.workers.gaps == ["on_drain at 0"]
