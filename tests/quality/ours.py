@@ -105,14 +105,16 @@ class Ours:
         assert spec is not None
         self.state.adapter_pool_changed(spec, replace(spec, min_pods=self.pods))
 
-    def settle(self) -> None:
-        """Let periods pass until nothing has changed for longer than the cool-down. Raises
-        Unsettled.
+    def settle(self, *, until_placed: bool = False) -> None:
+        """Let periods pass until nothing has changed for longer than the cool-down, or, if
+        ``until_placed``, until nothing waits. Raises Unsettled.
         """
         spec = self.pool.adapter_pool
         assert spec is not None
         quiet_s = 0
         for _ in range(PERIODS_MAX):
+            if until_placed and not self.waiting:
+                return
             quiet_s = 0 if self._period() else quiet_s + spec.scale_down_period_s
             self.now_s += spec.scale_down_period_s
             if quiet_s > spec.move_cooldown_s:
