@@ -31,6 +31,7 @@ from extender.engine.scaling.size import anyone, plan_scale, waiting_without_gro
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
+from extender.service.placing.queue import BURST_S
 from extender.whatif.growth import add_pods
 from extender.whatif.settling import commit
 from extender.whatif.trial import Trial
@@ -71,6 +72,8 @@ class Ours:
         self.now_s = 0.0
         self.moves: list[Move] = []
         """All moves of placed vreplicas so far."""
+        self._came: dict[str, int] = {}
+        """Key of a vpod -> the burst in which it came."""
         self._moved_at: dict[str, float] = {}
         self._left_behind = LeftBehind()
         self._looks = 0
@@ -80,7 +83,9 @@ class Ours:
     def arrive(self, asks: Iterable[Ask]) -> None:
         """Vpods come in one batch."""
         for ask in asks:
-            self.state.vpod_changed(None, a_vpod(ask.name, ask.vreplicas, weight=ask.weight))
+            vpod = a_vpod(ask.name, ask.vreplicas, weight=ask.weight)
+            self._came[vpod.key] = int(self.now_s // BURST_S)
+            self.state.vpod_changed(None, vpod)
 
     def delete(self, names: Iterable[str]) -> None:
         """These vpods go, and what they held is free."""
@@ -165,7 +170,7 @@ class Ours:
         """
         decisions = found = self._reserve(vpod.key for vpod in self._batch())
         if may_fit_better(self.pool, decisions):
-            found = best_of(self.pool, decisions, self._reserve, self._release)
+            found = best_of(self.pool, decisions, self._reserve, self._release, ages=self._came)
             self._reserve(one.vpod for one in found)
         changed = [
             one for one in found if dict(one.target) != self._published(self.pool.vpods[one.vpod])
@@ -193,10 +198,12 @@ class Ours:
         return {name: count for name, count in vpod.placements.items() if count}
 
     def _batch(self) -> list[VPod]:
-        """The vpods that wait, in the order in which they are decided: the heaviest first, then
-        that of their arrival.
+        """The vpods that wait, in the order in which they are decided: burst by burst the heaviest
+        first, then that of their arrival.
         """
-        vpods = sorted(self.pool.vpods.values(), key=lambda vpod: -vpod.weight)
+        vpods = sorted(
+            self.pool.vpods.values(), key=lambda vpod: (self._came[vpod.key], -vpod.weight)
+        )
         return [vpod for vpod in vpods if self.pool.placed_vreplicas(vpod.key) < vpod.vreplicas]
 
     def _make_room(self) -> bool:
