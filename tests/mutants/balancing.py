@@ -13,9 +13,28 @@ _TEST_POLLING = "tests/service/pools/test_load_polling.py::"
 _TEST_LOAD = "tests/engine/rebalance/test_load.py::"
 _TEST = "tests/engine/rebalance/test_balance.py::"
 _TEST_SUMMARY = "tests/service/pools/test_load_summary.py::"
+_TEST_TURNS = "tests/service/pools/test_pool_moves.py::"
 _SERVICE = "tests/service/test_load.py::"
 
 BALANCING = (
+    Mutant(
+        "a plan without time for all that waits begins ten further than the last one",
+        "extender/service/pools/pool_moves.py",
+        "self._next_waiting += 1",
+        "self._next_waiting += 10",
+        "if five or ten wait, it is always the turn of the same ones",
+        (f"{_TEST_TURNS}test_each_waiting_vpod_is_tried_once_in_a_round",),
+    ),
+    Mutant(
+        "a search for room is begun with what steps are left",
+        "extender/engine/rebalance/moves.py",
+        "        if not period.may_search:\n            break\n",
+        "",
+        "what comes later in a plan counts as tried, with no time to find a way",
+        (
+            f"{_TEST_TURNS}test_what_one_move_would_place_has_its_turn_beside_heavier_ones_for_which_there_is_no_way",
+        ),
+    ),
     Mutant(
         "more than 9 % move for load",
         _BALANCE,

@@ -21,7 +21,6 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import SWAPS_TRIED_MAX, Advice, plan_moves
 from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import relocations
-from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.scaling.scale_down import (
     count_without_empty,
     ordinals_to_close,
@@ -32,6 +31,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
 from extender.service.placing.queue import BURST_S
+from extender.service.pools.pool_moves import PoolMoves
 from extender.whatif.growth import add_pods
 from extender.whatif.settling import commit
 from extender.whatif.trial import Trial
@@ -75,7 +75,7 @@ class Ours:
         self._came: dict[str, int] = {}
         """Key of a vpod -> the burst in which it came."""
         self._moved_at: dict[str, float] = {}
-        self._left_behind = LeftBehind()
+        self._evictor = PoolMoves()
         self._looks = 0
 
     # -- what happens to the pool ------------------------------------------------------------------
@@ -246,16 +246,18 @@ class Ours:
         """Plan the moves of a period within the pool's budget and cool-down, and make them."""
         spec = self.pool.adapter_pool
         assert spec is not None
-        self._left_behind.look(self.pool)
+        left_behind = self._evictor.left_behind
+        left_behind.look(self.pool)
         plan = plan_scale(self.pool)
         limits = Limits(
             budget=spec.moves_per_period,
             cooling=lambda key: self.now_s - self._moved_at.get(key, -1e9) < spec.move_cooldown_s,
         )
+        waiting = waiting_without_growth(self.pool, anyone, plan) if plan is not None else []
         advice = Advice(
-            returns=lambda key, there: self._left_behind.returns(self.pool.vpods[key], there),
+            returns=lambda key, there: left_behind.returns(self.pool.vpods[key], there),
             vpods=self._in_turn() if self.pool.profile.has_plugins else [],
-            waiting=waiting_without_growth(self.pool, anyone, plan) if plan is not None else (),
+            waiting=self._evictor.in_turn(waiting),
         )
         made = self._carry_out(plan_moves(self.pool, limits, advice))
         self.moves += made
@@ -271,7 +273,7 @@ class Ours:
     def _carry_out(self, moves: Sequence[Move]) -> list[Move]:
         made: list[Move] = []
         for decision in relocations(self.pool, moves):
-            self._left_behind.leave(
+            self._evictor.left_behind.leave(
                 self.pool.vpods[decision.vpod], self.pool.placed_of(decision.vpod)
             )
             commit(self.state, self.pool, [decision])
