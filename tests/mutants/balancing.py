@@ -52,6 +52,14 @@ BALANCING = (
         (f"{_TEST}TestWhatMoves::test_nothing_while_the_hottest_pod_is_within_the_dead_band",),
     ),
     Mutant(
+        "the coldest pods of all are tried, and not those of each zone",
+        _BALANCE,
+        'return node.zone if node is not None else ""',
+        'return ""',
+        "under a zone rule nothing moves if they are in other zones",
+        (f"{_TEST}TestProfiles::test_cold_pods_of_another_zone_do_not_hide_those_of_its_own",),
+    ),
+    Mutant(
         "a vpod ends on fewer pods",
         _BALANCE,
         "if here == 1 and placed.get(target.name, 0):",
