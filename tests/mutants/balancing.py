@@ -60,6 +60,14 @@ BALANCING = (
         (f"{_TEST}TestProfiles::test_cold_pods_of_another_zone_do_not_hide_those_of_its_own",),
     ),
     Mutant(
+        "a load is absurd by the median alone",
+        _LOAD,
+        "return max(likely, DWARFS * smaller)",
+        "return likely",
+        "the busiest tenants of a large pool would count as the mean",
+        (f"{_TEST_LOAD}test_a_few_tenants_with_much_of_the_load_are_not_absurd",),
+    ),
+    Mutant(
         "a vpod ends on fewer pods",
         _BALANCE,
         "if here == 1 and placed.get(target.name, 0):",
