@@ -13,9 +13,28 @@ _TEST_POLLING = "tests/service/pools/test_load_polling.py::"
 _TEST_LOAD = "tests/engine/rebalance/test_load.py::"
 _TEST = "tests/engine/rebalance/test_balance.py::"
 _TEST_SUMMARY = "tests/service/pools/test_load_summary.py::"
+_TEST_TURNS = "tests/service/pools/test_pool_moves.py::"
 _SERVICE = "tests/service/test_load.py::"
 
 BALANCING = (
+    Mutant(
+        "a plan without time for all that waits begins ten further than the last one",
+        "extender/service/pools/pool_moves.py",
+        "self._next_waiting += 1",
+        "self._next_waiting += 10",
+        "if five or ten wait, it is always the turn of the same ones",
+        (f"{_TEST_TURNS}test_each_waiting_vpod_is_tried_once_in_a_round",),
+    ),
+    Mutant(
+        "a search for room is begun with what steps are left",
+        "extender/engine/rebalance/moves.py",
+        "        if not period.may_search:\n            break\n",
+        "",
+        "what comes later in a plan counts as tried, with no time to find a way",
+        (
+            f"{_TEST_TURNS}test_what_one_move_would_place_has_its_turn_beside_heavier_ones_for_which_there_is_no_way",
+        ),
+    ),
     Mutant(
         "more than 9 % move for load",
         _BALANCE,
@@ -31,6 +50,22 @@ BALANCING = (
         "hot = goal.target * self._mean",
         "noise moves vreplicas to and fro",
         (f"{_TEST}TestWhatMoves::test_nothing_while_the_hottest_pod_is_within_the_dead_band",),
+    ),
+    Mutant(
+        "the coldest pods of all are tried, and not those of each zone",
+        _BALANCE,
+        'return node.zone if node is not None else ""',
+        'return ""',
+        "under a zone rule nothing moves if they are in other zones",
+        (f"{_TEST}TestProfiles::test_cold_pods_of_another_zone_do_not_hide_those_of_its_own",),
+    ),
+    Mutant(
+        "a load is absurd by the median alone",
+        _LOAD,
+        "return max(likely, DWARFS * smaller)",
+        "return likely",
+        "the busiest tenants of a large pool would count as the mean",
+        (f"{_TEST_LOAD}test_a_few_tenants_with_much_of_the_load_are_not_absurd",),
     ),
     Mutant(
         "a vpod ends on fewer pods",

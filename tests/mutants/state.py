@@ -430,6 +430,22 @@ PLAN = (
         (f"{_BURSTS}test_an_order_is_found_in_which_all_have_room",),
     ),
     Mutant(
+        "a vpod is decided before one that came earlier",
+        _BURST,
+        "key=lambda key: (ages[key], crc32",
+        "key=lambda key: (crc32",
+        "a light vpod waits for ever while heavy ones come and go",
+        (f"{_BURSTS}test_vpods_that_came_later_change_nothing_for_those_that_came_before",),
+    ),
+    Mutant(
+        "what waits counts alike, whenever it came",
+        _BURST,
+        "return Result(tuple(left.values()),",
+        "return Result((sum(left.values()),),",
+        "an older vpod would be left out so that younger ones fit",
+        (f"{_BURSTS}test_vpods_that_came_later_change_nothing_for_those_that_came_before",),
+    ),
+    Mutant(
         "any burst in a large pool is decided nine times",
         _BURST,
         "and len(decisions) * pool.schedulable_count() <= WORK_MAX",

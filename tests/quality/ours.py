@@ -21,7 +21,6 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import SWAPS_TRIED_MAX, Advice, plan_moves
 from extender.engine.rebalance.relocation import relocations
-from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.scaling.scale_down import (
     count_without_empty,
     ordinals_to_close,
@@ -31,6 +30,8 @@ from extender.engine.scaling.size import anyone, plan_scale, waiting_without_gro
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
+from extender.service.placing.queue import BURST_S
+from extender.service.pools.pool_moves import PoolMoves
 from extender.whatif.growth import add_pods
 from extender.whatif.settling import commit
 from extender.whatif.trial import Trial
@@ -71,8 +72,10 @@ class Ours:
         self.now_s = 0.0
         self.moves: list[Move] = []
         """All moves of placed vreplicas so far."""
+        self._came: dict[str, int] = {}
+        """Key of a vpod -> the burst in which it came."""
         self._moved_at: dict[str, float] = {}
-        self._left_behind = LeftBehind()
+        self._evictor = PoolMoves()
         self._looks = 0
 
     # -- what happens to the pool ------------------------------------------------------------------
@@ -80,7 +83,9 @@ class Ours:
     def arrive(self, asks: Iterable[Ask]) -> None:
         """Vpods come in one batch."""
         for ask in asks:
-            self.state.vpod_changed(None, a_vpod(ask.name, ask.vreplicas, weight=ask.weight))
+            vpod = a_vpod(ask.name, ask.vreplicas, weight=ask.weight)
+            self._came[vpod.key] = int(self.now_s // BURST_S)
+            self.state.vpod_changed(None, vpod)
 
     def delete(self, names: Iterable[str]) -> None:
         """These vpods go, and what they held is free."""
@@ -105,14 +110,16 @@ class Ours:
         assert spec is not None
         self.state.adapter_pool_changed(spec, replace(spec, min_pods=self.pods))
 
-    def settle(self) -> None:
-        """Let periods pass until nothing has changed for longer than the cool-down. Raises
-        Unsettled.
+    def settle(self, *, until_placed: bool = False) -> None:
+        """Let periods pass until nothing has changed for longer than the cool-down, or, if
+        ``until_placed``, until nothing waits. Raises Unsettled.
         """
         spec = self.pool.adapter_pool
         assert spec is not None
         quiet_s = 0
         for _ in range(PERIODS_MAX):
+            if until_placed and not self.waiting:
+                return
             quiet_s = 0 if self._period() else quiet_s + spec.scale_down_period_s
             self.now_s += spec.scale_down_period_s
             if quiet_s > spec.move_cooldown_s:
@@ -163,7 +170,7 @@ class Ours:
         """
         decisions = found = self._reserve(vpod.key for vpod in self._batch())
         if may_fit_better(self.pool, decisions):
-            found = best_of(self.pool, decisions, self._reserve, self._release)
+            found = best_of(self.pool, decisions, self._reserve, self._release, ages=self._came)
             self._reserve(one.vpod for one in found)
         changed = [
             one for one in found if dict(one.target) != self._published(self.pool.vpods[one.vpod])
@@ -191,10 +198,12 @@ class Ours:
         return {name: count for name, count in vpod.placements.items() if count}
 
     def _batch(self) -> list[VPod]:
-        """The vpods that wait, in the order in which they are decided: the heaviest first, then
-        that of their arrival.
+        """The vpods that wait, in the order in which they are decided: burst by burst the heaviest
+        first, then that of their arrival.
         """
-        vpods = sorted(self.pool.vpods.values(), key=lambda vpod: -vpod.weight)
+        vpods = sorted(
+            self.pool.vpods.values(), key=lambda vpod: (self._came[vpod.key], -vpod.weight)
+        )
         return [vpod for vpod in vpods if self.pool.placed_vreplicas(vpod.key) < vpod.vreplicas]
 
     def _make_room(self) -> bool:
@@ -237,16 +246,18 @@ class Ours:
         """Plan the moves of a period within the pool's budget and cool-down, and make them."""
         spec = self.pool.adapter_pool
         assert spec is not None
-        self._left_behind.look(self.pool)
+        left_behind = self._evictor.left_behind
+        left_behind.look(self.pool)
         plan = plan_scale(self.pool)
         limits = Limits(
             budget=spec.moves_per_period,
             cooling=lambda key: self.now_s - self._moved_at.get(key, -1e9) < spec.move_cooldown_s,
         )
+        waiting = waiting_without_growth(self.pool, anyone, plan) if plan is not None else []
         advice = Advice(
-            returns=lambda key, there: self._left_behind.returns(self.pool.vpods[key], there),
+            returns=lambda key, there: left_behind.returns(self.pool.vpods[key], there),
             vpods=self._in_turn() if self.pool.profile.has_plugins else [],
-            waiting=waiting_without_growth(self.pool, anyone, plan) if plan is not None else (),
+            waiting=self._evictor.in_turn(waiting),
         )
         made = self._carry_out(plan_moves(self.pool, limits, advice))
         self.moves += made
@@ -262,7 +273,7 @@ class Ours:
     def _carry_out(self, moves: Sequence[Move]) -> list[Move]:
         made: list[Move] = []
         for decision in relocations(self.pool, moves):
-            self._left_behind.leave(
+            self._evictor.left_behind.leave(
                 self.pool.vpods[decision.vpod], self.pool.placed_of(decision.vpod)
             )
             commit(self.state, self.pool, [decision])

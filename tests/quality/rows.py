@@ -145,8 +145,8 @@ def waiting_of_batch(profile: str) -> Measure:
 
 
 def moves_for_room(profile: str) -> Measure:
-    """Vreplicas that are moved until the pool rests, but not because the profile prefers another
-    pod. The optimum has a place for everything.
+    """Vreplicas that are moved until all have a place, but not because the profile prefers another
+    pod. An instance in which some waits for ever does not count.
     """
 
     def measure(instance: Instance) -> Pair | None:
@@ -156,7 +156,9 @@ def moves_for_room(profile: str) -> Measure:
         if not ours.waiting:
             return None
         held, before = solver.loads(ours.placed, instance.asks, instance.max_pods), ours.moved
-        next(pools)
+        ours.settle(until_placed=True)
+        if ours.waiting:
+            return None
         answer = solver.least_moves(held, counts(instance.asks), instance.max_pods)
         return _pair(ours.moved - before, answer)
 

@@ -18,7 +18,7 @@ from tests.quality.instances import (
 )
 from tests.quality.ours import Ours
 from tests.quality.row import Pair, Row
-from tests.quality.rows import ROWS
+from tests.quality.rows import ROWS, moves_for_room
 from tests.quality.table import HEADER, Bound, Figures, aligned, broken, line, measured
 
 DRAWS = (full, heavy, deleting, blocked, unequal)
@@ -87,6 +87,11 @@ class TestOurs:
                 zones[ours.zone_of_pod[ordinal]] += count
             assert profile != "ha" or max(zones.values()) - min(zones.values()) <= 1
         assert max(held) <= SLOTS
+
+
+class TestRows:
+    def test_what_compaction_moves_later_is_not_for_room(self):
+        assert moves_for_room("default")(full(9)) == Pair(2, 2)
 
 
 class TestTable:

@@ -6,9 +6,13 @@ The order matters in a pool that is nearly full. Heavy vreplicas come first (``s
 slots of vreplicas waiting. Among equal orders, the one whose free slots lie closer together
 is better (the greatest sum of their squares over the pods): then it takes fewer moves to make room
 for the rest.
+
+Only vpods of one *age* change places: those that came within the same 30 s. The older ones are
+always decided first, and what waits is compared from the oldest on. So no vpod waits in favour of
+one that came later, and a light one does not wait for ever while heavy ones come and go.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -30,20 +34,20 @@ and each try takes longer.
 class Result(NamedTuple):
     """What an order leads to; the least is the best.
 
-    ``left``: slots of vreplicas that wait. ``scattered``: minus the sum of squares of the pods'
-    free slots.
+    ``left``: slots of vreplicas that wait, by age, the oldest first. ``scattered``: minus the sum
+    of squares of the pods' free slots.
     """
 
-    left: int
+    left: tuple[int, ...]
     scattered: int
 
 
-def result_of(pool: PoolState, decisions: Sequence[Decision]) -> Result:
-    """Judge decisions that are reserved."""
-    return Result(
-        sum(decision.left * decision.weight for decision in decisions),
-        -sum(free * free for free in _free(pool)),
-    )
+def result_of(pool: PoolState, decisions: Sequence[Decision], ages: Mapping[str, int]) -> Result:
+    """Judge decisions that are reserved. ``ages``: as in ``best_of``."""
+    left = dict.fromkeys(sorted({ages[decision.vpod] for decision in decisions}), 0)
+    for decision in decisions:
+        left[ages[decision.vpod]] += decision.left * decision.weight
+    return Result(tuple(left.values()), -sum(free * free for free in _free(pool)))
 
 
 def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
@@ -70,29 +74,34 @@ def best_of(
     first: list[Decision],
     reserve: Callable[[Sequence[str]], list[Decision]],
     release: Callable[[Sequence[str]], None],
+    *,
+    ages: Mapping[str, int],
 ) -> list[Decision]:
     """Return the decisions of the best order; ``first`` itself if no other one is better. On
     return, none of them is reserved.
 
     ``first``: reserved decisions. ``reserve``: decides vpods (keys) in this order, and reserves
     each decision before the next one is made. ``release``: takes these reservations back.
+    ``ages``: vpod key -> when it came; less is older, and equal ones came in one burst.
     """
-    best, found, tried = result_of(pool, first), first, first
-    for order in _orders([decision.vpod for decision in first]):
+    best, found, tried = result_of(pool, first, ages), first, first
+    for order in _orders([decision.vpod for decision in first], ages):
         release([decision.vpod for decision in tried])
         tried = reserve(order)
-        if (result := result_of(pool, tried)) < best:
+        if (result := result_of(pool, tried, ages)) < best:
             best, found = result, tried
-        if not best.left:
+        if not any(best.left):
             break
     release([decision.vpod for decision in tried])
     return found
 
 
-def _orders(vpods: Sequence[str]) -> Iterator[list[str]]:
-    """Other orders of the vpods. The same vpods have the same orders each time."""
+def _orders(vpods: Sequence[str], ages: Mapping[str, int]) -> Iterator[list[str]]:
+    """Other orders of the vpods, the oldest first. The same vpods have the same orders each
+    time.
+    """
     for number in range(ORDERS):
-        yield sorted(vpods, key=lambda key: (crc32(f"{number}/{key}".encode()), key))
+        yield sorted(vpods, key=lambda key: (ages[key], crc32(f"{number}/{key}".encode()), key))
 
 
 def _free(pool: PoolState) -> Iterator[int]:

@@ -3,7 +3,8 @@
 A pod is *hot* if its load is over ``(target + DEAD_BAND) * mean``. Balancing begins if a vreplica
 can leave a hot pod. From then on in the period, every pod gives vreplicas away until its load is at
 most ``target * mean``. The dead band lies between the two: noise begins nothing there. The hottest
-pod comes first, and gives to the coldest pod that has room.
+pod comes first, and gives to the coldest pod that has room and that the profile allows. Of each
+zone, only some of the coldest are tried.
 
 Of its vreplicas, the one is taken that lowers the *overload* most: the sum over all pods of the
 load above ``target * mean``. Among equal ones, it is the one with the least load. A move must lower
@@ -19,6 +20,7 @@ gets something in a plan gives nothing away in it.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -44,10 +46,12 @@ MOVES_AT_ONCE_MAX: Final = 100
 """Vreplicas in one plan: some milliseconds. The next plan continues."""
 TRIES_MAX: Final = 5000
 """Of one vreplica and one destination, in one plan."""
-COLDEST_MAX: Final = 64
-"""Coldest pods in which a destination is looked for."""
+LOOKS_MAX: Final = 20_000
+"""Of one pod's free slots, in one plan."""
 DESTINATIONS_MAX: Final = 8
-"""Those of them with room that are tried for one vreplica."""
+"""Pods of each zone that are tried for one vreplica: the coldest ones with room. The profile may
+refuse all pods of a zone.
+"""
 
 Rate = Callable[[str, str], float | None]
 """(vpod key, pod name) -> the load of one vreplica there; None if it is not measured."""
@@ -117,11 +121,16 @@ class Balancing:
         self._mean = sum(self._loads.values()) / len(self._loads) if self._loads else 0.0
         self._most = goal.target * self._mean
         receivers = pool.room & ~emptying
-        self._coldest = sorted(
-            (load, ordinal) for ordinal, load in self._loads.items() if receivers >> ordinal & 1
-        )
+        self._coldest: dict[str, list[tuple[float, int]]] = {}
+        """Zone -> (load, ordinal) of those that may get something, the coldest first."""
+        for load, ordinal in sorted((load, ordinal) for ordinal, load in self._loads.items()):
+            if receivers >> ordinal & 1:
+                self._coldest.setdefault(self._zone(ordinal), []).append((load, ordinal))
         self._received: set[int] = set()
+        self._refused: set[tuple[str, int]] = set()
+        """(vpod key, ordinal): what the present hot pod cannot give there."""
         self._tries = TRIES_MAX
+        self._looks = LOOKS_MAX
         self._begun = goal.begun
 
     def moves(self, budget: int) -> Iterator[tuple[VPod, PodClaims, int]]:
@@ -142,6 +151,7 @@ class Balancing:
             self._withdraw(load, ordinal)
             pod = self._pool.by_ordinal[ordinal]
             shares = self._shares_on(pod)
+            self._refused.clear()
             while left > 0 and self._loads[ordinal] > self._most:
                 found = self._one_from(shares, pod, ordinal)
                 if found is None:
@@ -154,9 +164,15 @@ class Balancing:
         """Take a pod off the list of those that get something: one that gives something away gets
         nothing.
         """
-        at = bisect_left(self._coldest, (load, ordinal))
-        if at < len(self._coldest) and self._coldest[at] == (load, ordinal):
-            del self._coldest[at]
+        coldest = self._coldest.get(self._zone(ordinal), [])
+        at = bisect_left(coldest, (load, ordinal))
+        if at < len(coldest) and coldest[at] == (load, ordinal):
+            del coldest[at]
+
+    def _zone(self, ordinal: int) -> str:
+        """The zone of a pod; "" while it is not bound."""
+        node = self._pool.by_ordinal[ordinal].node
+        return node.zone if node is not None else ""
 
     def _one_from(
         self, shares: list["_Share"], pod: PodClaims, ordinal: int
@@ -166,17 +182,16 @@ class Balancing:
         """
         there = self._loads[ordinal]
         lightest = min((share.vpod.weight for share in shares), default=0)
-        fitting = (
-            (load, to)
-            for load, to in islice(self._coldest, COLDEST_MAX)
-            if load < there and self._draft.free_of(to) >= lightest
-        )
-        for load, to in islice(fitting, DESTINATIONS_MAX):
+        for load, to in self._destinations(there, lightest):
             if self._tries <= 0:
                 return None
             for _, rate, _, share in sorted(self._options(shares, there, load)):
+                if (share.key, to) in self._refused:
+                    continue
                 self._tries -= 1
-                if self._takes(share.vpod, pod, to):
+                if not self._takes(share.vpod, pod, to):
+                    self._refused.add((share.key, to))
+                else:
                     share.vreplicas -= 1
                     if not share.vreplicas:
                         shares.remove(share)
@@ -184,6 +199,27 @@ class Balancing:
                     self._receive(load, to, rate)
                     return share.vpod, to
         return None
+
+    def _destinations(self, there: float, lightest: int) -> Iterator[tuple[float, int]]:
+        """Yield (load, ordinal) of the coldest pods of each zone that have a lower load than
+        ``there`` and room for a vreplica of ``lightest`` slots. The coldest of all come first.
+        """
+        return merge(
+            *(
+                islice(self._fitting(pods, there, lightest), DESTINATIONS_MAX)
+                for pods in self._coldest.values()
+            )
+        )
+
+    def _fitting(
+        self, pods: list[tuple[float, int]], there: float, lightest: int
+    ) -> Iterator[tuple[float, int]]:
+        for load, to in pods:
+            if load >= there or self._looks <= 0:
+                return
+            self._looks -= 1
+            if self._draft.free_of(to) >= lightest:
+                yield load, to
 
     def _options(
         self, shares: list["_Share"], there: float, to: float
@@ -208,7 +244,7 @@ class Balancing:
         self._loads[to] = load + rate
         self._received.add(to)
         if self._draft.free_of(to) > 0:
-            insort(self._coldest, (load + rate, to))
+            insort(self._coldest.setdefault(self._zone(to), []), (load + rate, to))
 
     def _shares_on(self, pod: PodClaims) -> list["_Share"]:
         """What the pod may give away, if it is movable."""

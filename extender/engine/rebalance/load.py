@@ -6,9 +6,12 @@ vreplicas, and a move takes the load with it in proportion.
 
 - *Smoothed*: the first reports are averaged. After that, a report's weight depends on the time
   since the last one, as in an exponential average with the time constant ``SMOOTHING_S``.
-- *Counted as the mean*: a share whose report is negative, not a number, over ``ABSURD`` times the
-  median, or older than ``SILENT_S``. It counts as its vpod's other shares do, else as the pool's
-  mean vreplica. ``LoadView`` says how many these are, and ``PoolLoad.share`` says why.
+- *Counted as the mean*: a share whose report is negative, not a number, absurd, or older than
+  ``SILENT_S``. It counts as its vpod's other shares do, else as the pool's mean vreplica.
+  ``LoadView`` says how many these are, and ``PoolLoad.share`` says why.
+- *Absurd*: over ``ABSURD`` times the median, and over ``DWARFS`` times all smaller loads together.
+  A wrong unit is both. An honest heavy tail is not: under Zipf's law, the hottest of 20,000 tenants
+  has 10,000 times the median, and a tenth of all load.
 
 Only shares that exist are kept, and those that existed within ``SILENT_S``. Times are seconds of
 one clock that never jumps. The caller gives them.
@@ -30,6 +33,8 @@ SILENT_S: Final = 300.0
 """As long as Prometheus uses a sample."""
 ABSURD: Final = 1000.0
 """Times the median load of one vreplica."""
+DWARFS: Final = 2.0
+"""Times the sum of all smaller loads, one vreplica of each share."""
 LOAD_MAX: Final = 1e18
 """Sums of loads stay finite, and exact enough."""
 ENOUGH: Final = 0.5
@@ -257,8 +262,7 @@ class PoolLoad:
             for share in shares.values()
             if share.last > 0
         ]
-        sample = sorted(rates[:: 1 + len(rates) // SAMPLED_MAX])
-        limit = ABSURD * sample[len(sample) // 2] if sample else float("inf")
+        limit = _absurd_from(rates)
         self._absurd_from = limit
         for shares in self._shares.values():
             for share in shares.values():
@@ -276,3 +280,17 @@ class PoolLoad:
                 del shares[key]
             if not shares:
                 del self._shares[name]
+
+
+def _absurd_from(rates: list[float]) -> float:
+    """The greatest load that is not absurd beside these, which are positive."""
+    if not rates:
+        return float("inf")
+    sample = sorted(rates[:: 1 + len(rates) // SAMPLED_MAX])
+    likely = ABSURD * sample[len(sample) // 2]
+    smaller = sum(rate for rate in rates if rate <= likely)
+    for rate in sorted(rate for rate in rates if rate > likely):
+        if rate > DWARFS * smaller:
+            break
+        smaller += rate
+    return max(likely, DWARFS * smaller)

@@ -82,6 +82,11 @@ class MovePlan:
         """The moves so far, in the order in which to make them."""
         return list(self._moves.values())
 
+    @property
+    def may_search(self) -> bool:
+        """Whether the steps of a whole search for room are left."""
+        return self._room_steps >= STEPS_MAX
+
     def is_emptied(self, ordinal: int) -> bool:
         """Whether the pod with that ordinal is being emptied."""
         return bool(self.emptying >> ordinal & 1)

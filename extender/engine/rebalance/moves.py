@@ -31,7 +31,7 @@ circle (``extender.engine.rebalance.repetition``). It also ends moves that make 
 not go back to placements that it has left for this.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,7 +68,7 @@ def by_profile(pool: PoolState, vpod: VPod, placements: Placements) -> tuple[str
 class Advice:
     """What policy and making room may do. ``vpods``: keys of those that policy looks at now.
     ``better``: what the profile would change. ``waiting``: keys of the vpods for which room may be
-    made, the first ones first.
+    made, the first ones first. A plan takes from it only those that it tries.
 
     ``returns``: whether a vpod has left these placements before, since the last change that was not
     our own. ``load``: what is known of the pods' load; None if it is not balanced.
@@ -77,7 +77,7 @@ class Advice:
     better: Better = by_profile
     returns: Callable[[str, Placements], bool] = never_before
     vpods: Sequence[str] = ()
-    waiting: Sequence[str] = ()
+    waiting: Iterable[str] = ()
     load: LoadGoal | None = None
 
 
@@ -94,6 +94,8 @@ def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> l
     for pod in _overcommitted(pool):
         _lighten(plan, pod, MoveReason.OVERCOMMIT, pod.placed - pod.capacity)
     for key in advice.waiting:
+        if not plan.may_search:
+            break
         plan.rooms_for(key)
     compact(plan)
     if advice.load is not None:

@@ -231,11 +231,13 @@ class Placer:
         """Decide the vpods of reserved decisions in other orders too. In the end, the decisions of
         the best order are reserved.
         """
+        queue = self.queues.of(pool.key)
         found = best_of(
             pool,
             decisions,
             lambda order: self._reserve(owner, (self._decided(pool, key)[1] for key in order)),
             lambda vpods: self._release(owner, pool, vpods),
+            ages={one.vpod: queue.age(one.vpod) for one in decisions},
         )
         if found is decisions:
             return self._reserve(owner, decisions)

@@ -248,10 +248,14 @@ class VPodQueue:
                     batch.append(key)
         return batch
 
-    def _rank(self, key: str) -> tuple[float, int]:
+    def age(self, key: str) -> int:
+        """The number of the burst, of ``BURST_S`` seconds, in which the vpod's wait began."""
         wait = self._waits.get(key)
         since = wait.since if wait is not None else self._clock()
-        return since // BURST_S, -self._weight(key)
+        return int(since // BURST_S)
+
+    def _rank(self, key: str) -> tuple[int, int]:
+        return self.age(key), -self._weight(key)
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
         """End a flight. If an event at least as important as ``at_least`` came meanwhile, return

@@ -17,8 +17,6 @@ SLICE_VPODS: Final = 50
 """vpods examined without a pause: some tens of milliseconds for a profile with many plugins."""
 POLICY_PLANS_MAX: Final = 20
 """Plans in one look. The next look continues where it ended."""
-WAITING_TURN: Final = 10
-"""By how many vpods the first waiting one differs from plan to plan."""
 REPORTED_MAX: Final = 10_000
 
 
@@ -123,11 +121,14 @@ class PoolMoves:
 
         return is_cooling
 
-    def in_turn(self, waiting: Sequence[str]) -> Sequence[str]:
-        """The waiting vpods, each time from another one on: a plan has time for a few of them."""
-        start = self._next_waiting % len(waiting) if waiting else 0
-        self._next_waiting = start + WAITING_TURN if waiting else 0
-        return [*waiting[start:], *waiting[:start]]
+    def in_turn(self, waiting: Sequence[str]) -> Iterator[str]:
+        """The waiting vpods, from the first one on to which the last plan has not come: a plan has
+        time for a few of them. It takes only those that it tries.
+        """
+        for _ in waiting:
+            self._next_waiting %= len(waiting)
+            yield waiting[self._next_waiting]
+            self._next_waiting += 1
 
     def turns(self, state: PoolState) -> Iterator[list[str]]:
         """The vpods that policy examines in each plan of a look. For a profile without plugins, one

@@ -1,6 +1,7 @@
 """Bursts in a nearly full pool: other orders, and which one is best."""
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
@@ -32,10 +33,16 @@ def reserve(scene: Scene, keys: Iterable[str]) -> list[Decision]:
     made = []
     for key in keys:
         decision = place(scene.pool, scene.pool.vpods[key])
-        shares = decision.shares(scene.pool.placed_of(key))
-        scene.pool.reserve(OWNER, key, shares, expires_at=float("inf"))
+        hold(scene, [decision])
         made.append(decision)
     return made
+
+
+def hold(scene: Scene, decisions: Iterable[Decision]) -> None:
+    """Reserve these decisions as they are."""
+    for decision in decisions:
+        shares = decision.shares(scene.pool.placed_of(decision.vpod))
+        scene.pool.reserve(OWNER, decision.vpod, shares, expires_at=float("inf"))
 
 
 def release(scene: Scene, keys: Sequence[str]) -> None:
@@ -48,10 +55,21 @@ def heaviest_first(scene: Scene) -> list[Decision]:
     return reserve(scene, [vpod.key for vpod in vpods])
 
 
-def best(scene: Scene, first: list[Decision]) -> list[Decision]:
+def best(
+    scene: Scene, first: list[Decision], ages: Mapping[str, int] | None = None
+) -> list[Decision]:
+    """``ages``: None if all came in one burst."""
     return best_of(
-        scene.pool, first, lambda keys: reserve(scene, keys), lambda keys: release(scene, keys)
+        scene.pool,
+        first,
+        lambda keys: reserve(scene, keys),
+        lambda keys: release(scene, keys),
+        ages=ages or of_one_age(first),
     )
+
+
+def of_one_age(decisions: list[Decision]) -> dict[str, int]:
+    return {decision.vpod: 0 for decision in decisions}
 
 
 def left(decisions: list[Decision]) -> int:
@@ -76,10 +94,50 @@ def test_the_first_order_stays_if_no_other_is_better():
     assert best(scene, first) is first
 
 
+def test_a_heavy_vpod_does_not_take_the_room_of_a_light_one_that_came_before():
+    """Leaving the light one would leave 11 slots less waiting."""
+    scene = a_scene({"light": 2, "heavy": 13}, pods=0)
+    scene.vpod("full", 45, {0: 19, 1: 19, 2: 7})
+    for ordinal, used in enumerate((19, 19, 7)):
+        scene.pod(ordinal, {"tenant/full": used})
+    ages = {"tenant/light": 0, "tenant/heavy": 1}
+    first = reserve(scene, ages)
+    assert may_fit_better(scene.pool, first)
+    assert {one.vpod: one.left for one in best(scene, first, ages)} == {
+        "tenant/light": 0,
+        "tenant/heavy": 1,
+    }
+
+
+@pytest.mark.parametrize("seed", [*range(60), 479, 545, 798])
+def test_vpods_that_came_later_change_nothing_for_those_that_came_before(seed: int):
+    """Beside them, no more slots of older vreplicas wait than without them; and a vpod that waits
+    would have no room either if all that is younger were gone.
+    """
+    rng = random.Random(seed)
+    weights = {f"v{number:02}": rng.randint(1, 13) for number in range(rng.randint(6, 14))}
+    ages = {f"tenant/{name}": rng.randrange(3) for name in weights}
+    keys = sorted(ages, key=lambda key: (ages[key], -weights[key.removeprefix("tenant/")]))
+    scene = a_scene(weights, pods=rng.randint(2, 4))
+    found = best(scene, reserve(scene, keys), ages)
+    for age in range(3):
+        old = [key for key in keys if ages[key] <= age]
+        alone = reserve(scene, old)
+        bound = result_of(scene.pool, alone, ages).left
+        release(scene, old)
+        kept = [one for one in found if ages[one.vpod] <= age]
+        hold(scene, kept)
+        assert result_of(scene.pool, kept, ages).left <= bound, seed
+        waits = [one.weight for one in kept if one.left and ages[one.vpod] == age]
+        most_free = max(pod.free for pod in scene.pool.pods.values())
+        assert all(weight > most_free for weight in waits), seed
+        release(scene, old)
+
+
 def test_of_orders_that_leave_the_same_the_one_with_its_free_slots_together_is_better():
     together, apart = a_scene({"a": 8, "b": 8}), a_scene({"a": 8, "b": 8})
     two = [
-        result_of(scene.pool, [decision])
+        result_of(scene.pool, [decision], {decision.vpod: 0})
         for scene, pod in ((together, 0), (apart, 1))
         for decision in reserve_on(scene, pod)
     ]

@@ -167,11 +167,27 @@ class TestLimits:
         assert plan_moves(pool.pool, Limits(budget=100)) == []
 
 
+def test_cold_pods_without_room_for_a_vreplica_do_not_hide_those_with_room():
+    """100 pods have one slot left, and what leaves the hot pod takes two."""
+    full, others, hot = range(100), range(100, 109), 109
+    where = {f"full{n}": {n: 19} for n in full}
+    where |= {f"v{n}": {n % 9 + 100: 1} for n in range(45)}
+    where |= {f"hot{n}": {hot: 1} for n in range(9)}
+    rates = {name: 0.01 if name.startswith("full") else 1.0 for name in where}
+    weights = {name: 1 if name.startswith("full") else 2 for name in where}
+    pool = reported(a_loaded_pool(where, rates, pods=110, weights=weights, target=11.0))
+    moves = pool.plan()
+    assert moves
+    assert {move.to_pod for move in moves} <= {f"dispatcher-{ordinal}" for ordinal in others}
+
+
 class TestProfiles:
-    def zones(self, where: dict[str, dict[int, int]], rates: dict[str, float]) -> LoadedPool:
-        """Two pods in each of two zones."""
-        pool = a_loaded_pool(where, rates, pods=4)
-        for ordinal in range(4):
+    def zones(
+        self, where: dict[str, dict[int, int]], rates: dict[str, float], pods: int = 4
+    ) -> LoadedPool:
+        """Half of the pods in each of two zones."""
+        pool = a_loaded_pool(where, rates, pods=pods)
+        for ordinal in range(pods):
             pool.scene.node(a_node(f"node-{ordinal}", f"z{ordinal % 2}"))
             ledger = {f"tenant/{name}": on[ordinal] for name, on in where.items() if ordinal in on}
             pool.scene.pod(ordinal, ledger, ready=True, node=f"node-{ordinal}")
@@ -187,6 +203,20 @@ class TestProfiles:
         for move in pool.plan():
             if move.vpod == "tenant/a":
                 assert (move.from_pod, move.to_pod) == ("dispatcher-0", "dispatcher-2")
+
+    def test_cold_pods_of_another_zone_do_not_hide_those_of_its_own(self):
+        """Each vpod has a vreplica in both zones. The ten coldest pods are in the other one."""
+        where = {f"v{n}": {2 * (n % 10): 1, 2 * (n % 10) + 1: 1} for n in range(40)}
+        pool = self.zones(where, dict.fromkeys(where, 1.0), pods=20)
+        pool.now += 300
+        for (key, pod), vreplicas in pool.shares().items():
+            ordinal = int(pod.rpartition("-")[2])
+            load = 1.5 if ordinal == 0 else (0.6, 0.5)[ordinal % 2]
+            pool.load.report(key, pod, load * vreplicas, vreplicas, pool.now)
+        moves = pool.plan()
+        assert moves
+        assert {move.from_pod for move in moves} == {"dispatcher-0"}
+        assert all(int(move.to_pod.rpartition("-")[2]) % 2 == 0 for move in moves)
 
     def test_policy_has_nothing_to_improve_after_moves_for_load(self):
         pool = a_skewed_pool(random.Random(4), pods=20)

@@ -128,6 +128,33 @@ def test_a_load_far_over_the_median_is_absurd_even_if_it_was_the_first_report():
     assert fresh.view(pool.pool, 1.0).loads == {0: 4.0, 1: 4.0}, "nothing is left of it"
 
 
+def zipf(number: int, exponent: float) -> LoadedPool:
+    """Vpods of one vreplica on 60 pods, whose loads fall with their rank."""
+    ranks = random.Random(1).sample(range(1, number + 1), number)
+    placed = {f"v{index}": {index % 60: 1} for index in range(number)}
+    rates = {f"v{index}": rank**-exponent for index, rank in enumerate(ranks)}
+    return a_loaded_pool(placed, rates, pods=60, slots=number // 60)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0])
+def test_a_few_tenants_with_much_of_the_load_are_not_absurd(exponent: float):
+    """The hottest has over 1,000 times the median."""
+    pool = zipf(6000, exponent)
+    rates = sorted(pool.rates.values())
+    assert rates[-1] > ABSURD * rates[3000]
+    pool.live(60)
+    view = pool.load.view(pool.pool, pool.now)
+    assert (view.refused, view.silent) == (0, 0)
+
+
+def test_one_adapter_that_reports_in_another_unit_is_absurd_with_all_its_shares():
+    pool = zipf(1200, 0.5)
+    for (vpod, pod), vreplicas in pool.shares().items():
+        unit = 1e6 if pod == POD_0 else 1.0
+        pool.load.report(vpod, pod, pool.rates[vpod] * unit, vreplicas, 0.0)
+    assert pool.load.view(pool.pool, 0.0).refused == 20
+
+
 def test_if_all_loads_grow_a_million_fold_none_is_absurd_for_long():
     pool = two_pods(a=1.0, b=1.0)
     pool.live(60)

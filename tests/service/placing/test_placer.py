@@ -115,6 +115,27 @@ async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_
     await world.check()
 
 
+async def test_a_light_vpod_is_placed_although_heavy_ones_come_and_go():
+    """Each heavy one comes before the last one goes, when the light one has waited for longer."""
+    still = {"movesPerPeriod": 0}
+    pods = {"replicas": 3, "minPods": 3, "maxPods": 3}
+    world = await World.create(rebalance=still, rescheduleAfterSeconds=None, **pods)
+    await world.pods(0, 1, 2)
+    async with world.serving():
+        for name, weight in {"a": 19, "b": 19, "c": 7, "heavy-0": 13}.items():
+            await world.vpod(name, 1, slotsPerVReplica=weight)
+            await placed(world, name)
+        await world.vpod("light", 1, slotsPerVReplica=2)
+        await asyncio.sleep(40)
+        await world.vpod("heavy-1", 1, slotsPerVReplica=13)
+        await asyncio.sleep(50)
+        await world.cluster.delete(VPODS, TENANT, "heavy-0")
+        await asyncio.sleep(10)
+        assert await world.published("light")
+        assert not await world.published("heavy-1")
+    await world.check()
+
+
 async def test_what_may_have_been_written_counts_in_any_order_of_a_burst():
     """A vpod's write had no reply: its reservation says where it may be by now."""
     still = {"movesPerPeriod": 0}
