@@ -411,6 +411,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             _scale(min_pods=3, handoff={"mode": "Overlap"}),
             moves=frozenset({"Evicted"}),
         ),
+        Scenario(
+            "hand over, exclusive",
+            _hand_over,
+            _scale(min_pods=3, handoff={"mode": "Exclusive", "leaseSeconds": 5}),
+            moves=frozenset({"Evicted"}),
+        ),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
         Scenario("no lease", _no_lease),
