@@ -5,6 +5,7 @@ would cause a wrong decision, InvalidObject names the object, the field and the 
 caller keeps what it had.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -390,6 +391,7 @@ def namespace_from(obj: Json) -> Namespace:
 LOAD_TARGET: Final = 1.2
 LOAD_TARGET_MIN: Final = 1.05
 LOAD_TARGET_MAX: Final = 100.0
+_METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,62}")
 
 
 def _load_target(obj: Json) -> LoadTarget | None:
@@ -401,6 +403,13 @@ def _load_target(obj: Json) -> LoadTarget | None:
     metric = text(load, "metric")
     if not metric:
         raise InvalidObject(_subject(obj, "AdapterPool"), f"{field}.metric", "is required")
+    if not _METRIC.fullmatch(metric):
+        raise InvalidObject(
+            _subject(obj, "AdapterPool"),
+            f"{field}.metric",
+            f"must be at most 63 letters, digits, _ and :, and begin with no digit, "
+            f"not {safe_repr(metric, 80)}",
+        )
     target = load.get("target", LOAD_TARGET)
     if (
         isinstance(target, bool)
@@ -414,6 +423,18 @@ def _load_target(obj: Json) -> LoadTarget | None:
             f"not {safe_repr(target, 80)}",
         )
     return LoadTarget(metric=metric, target=float(target))
+
+
+def _load_source(obj: Json) -> str:
+    """spec.loadSource, "" if it is absent."""
+    source = text(obj, "spec", "loadSource")
+    if source and value_at(obj, ("spec", "rebalance", "load")) is None:
+        raise InvalidObject(
+            _subject(obj, "AdapterPool"),
+            "spec.loadSource",
+            "needs spec.rebalance.load, which says what is balanced",
+        )
+    return source
 
 
 def _handoff(obj: Json) -> Handoff | None:
@@ -483,7 +504,7 @@ def pool_from(obj: Json) -> AdapterPool:
         move_dry_run=rebalance.get("dryRun") is True,
         make_room_before_growing=rebalance.get("makeRoomBeforeGrowing") is True,
         load=_load_target(obj),
-        load_source=text(obj, "spec", "loadSource"),
+        load_source=_load_source(obj),
         descheduling=texts(mapping(obj, "spec", "descheduling"), "reasons"),
         min_pod_age_s=_count(
             obj, kind, ("spec", "descheduling", "minPodAgeSeconds"), MIN_POD_AGE_S

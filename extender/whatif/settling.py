@@ -6,7 +6,7 @@ Once all are decided, the decisions count as written (ledger and status), so the
 has freed can be used. Pods come as in ``growth``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from extender.engine.placing.plan import Decision
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, by_profile, plan_moves
 from extender.engine.rebalance.relocation import relocations
+from extender.engine.scaling.room_first import placed_by_moves
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
@@ -76,9 +77,11 @@ def settle(
             bind_missing(trial, pool, but=course.held)
         freed = _decide(trial, pool, undecided, settled)
         if course.grow and not course.held:
-            replicas = _replicas(pool)
-            autoscale(trial, pool, undecided)
-            freed = freed or _replicas(pool) != replicas
+            replicas, made = _replicas(pool), _make_room_first(state, pool)
+            settled.moves += made
+            if not made:
+                autoscale(trial, pool, undecided)
+            freed = freed or bool(made) or _replicas(pool) != replicas
         if course.compact:
             made = _compact(state, pool, shrink=course.grow, expired=expired)
             settled.moves += made
@@ -147,6 +150,25 @@ def _write_ledgers(
             state.pod_changed(pod, replace(pod, ledger=MappingProxyType(ledger)))
 
 
+def _make_room_first(state: ClusterState, pool: PoolState) -> list[Move]:
+    """Make the moves that a pool tries before it grows. Return them."""
+    allows = partial(state.selects, pool.key)
+    plan = plan_scale(pool, allows)
+    waiting = placed_by_moves(pool, allows, plan) if plan is not None and pool.unplaced else []
+    if not waiting:
+        return []
+    limits = Limits(budget=MOVES_AT_ONCE, emptying=0)
+    return _carry_out(state, pool, plan_moves(pool, limits, Advice(waiting=waiting)))
+
+
+def _carry_out(state: ClusterState, pool: PoolState, moves: Sequence[Move]) -> list[Move]:
+    made: list[Move] = []
+    for decision in relocations(pool, moves):
+        commit(state, pool, [decision])
+        made += decision.moves
+    return made
+
+
 def _compact(
     state: ClusterState, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]
 ) -> list[Move]:
@@ -170,10 +192,7 @@ def _compact(
         vpods=[key for key, vpod in pool.vpods.items() if allows(vpod)],
         waiting=waiting_without_growth(pool, allows, plan) if plan is not None else (),
     )
-    made: list[Move] = []
-    for decision in relocations(pool, plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice)):
-        commit(state, pool, [decision])
-        made += decision.moves
+    made = _carry_out(state, pool, plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice))
     if shrink:
         _remove_empty(state, pool)
     return made

@@ -267,6 +267,27 @@ class TestAdapterPool:
             decode.pool_from({**self.OBJECT, "spec": {**self.OBJECT["spec"], field: value}})
         assert (caught.value.subject, caught.value.field) == ("AdapterPool k/p", f"spec.{field}")
 
+    @pytest.mark.parametrize(
+        ("spec", "field"),
+        [
+            ({"rebalance": {"load": {"metric": "a b"}}}, "spec.rebalance.load.metric"),
+            ({"rebalance": {"load": {"metric": "1m"}}}, "spec.rebalance.load.metric"),
+            ({"rebalance": {"load": {"metric": "m" * 64}}}, "spec.rebalance.load.metric"),
+            ({"loadSource": "prometheus"}, "spec.loadSource"),
+            ({"loadSource": "prometheus", "rebalance": {"dryRun": True}}, "spec.loadSource"),
+        ],
+    )
+    def test_what_the_api_refuses_of_load_is_named(self, spec, field):
+        with pytest.raises(InvalidObject) as caught:
+            decode.pool_from({**self.OBJECT, "spec": {**self.OBJECT["spec"], **spec}})
+        assert (caught.value.subject, caught.value.field) == ("AdapterPool k/p", field)
+
+    def test_a_load_source_beside_what_is_balanced(self):
+        spec = {"loadSource": "prometheus", "rebalance": {"load": {"metric": "job:requests_1m"}}}
+        pool = decode.pool_from({**self.OBJECT, "spec": {**self.OBJECT["spec"], **spec}})
+        assert pool.load is not None
+        assert (pool.load_source, pool.load.metric) == ("prometheus", "job:requests_1m")
+
 
 class TestSelector:
     @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ in each period the pool is closed, moved and shrunk within the budget of a defau
 find their nodes as in ``extender.whatif.growth``: by filter and prioritize.
 
 A new step of the engine has its place in ``bring_up`` (what happens at once) or in ``_period``
-(what happens once in ``scaleDownPeriodSeconds``). ``_make_room`` is there for moves that place what
-waits.
+(what happens once in ``scaleDownPeriodSeconds``), as the moves that make room do.
 """
 
 from collections.abc import Iterable, Sequence
@@ -94,15 +93,11 @@ class Ours:
             commit(self.state, self.pool, [release_all(self.pool, vpod.key)])
             self.state.vpod_changed(vpod, None)
 
-    def bring_up(self, *, make_room: bool = True) -> None:
-        """Place what waits and add pods, in turn, until nothing changes. Then make room for what
-        still waits.
-        """
+    def bring_up(self) -> None:
+        """Place what waits and add pods, in turn, until nothing changes."""
         self._place()
         while self.waiting and self._grow():
             self._place()
-        if make_room and self.waiting:
-            self._make_room()
 
     def fix_pods(self) -> None:
         """From now on the pool keeps the number of pods that it has."""
@@ -206,12 +201,6 @@ class Ours:
         )
         return [vpod for vpod in vpods if self.pool.placed_vreplicas(vpod.key) < vpod.vreplicas]
 
-    def _make_room(self) -> bool:
-        """Move placed vreplicas so that what waits finds a place. Return whether anything has
-        changed. The engine has no such step yet.
-        """
-        return False
-
     def _grow(self) -> bool:
         """Add the pods that the autoscaler's plan asks for."""
         plan = plan_scale(self.pool)
@@ -226,7 +215,7 @@ class Ours:
         changed = self._shrink() or changed
         changed = self._place() or changed
         if self.waiting:
-            changed = self._grow() or self._make_room() or changed
+            changed = self._grow() or changed
         return changed
 
     def _close(self) -> bool:

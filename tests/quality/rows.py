@@ -58,7 +58,7 @@ def _arrived(instance: Instance, profile: str) -> Iterator[Ours]:
     ours.settle()
     yield ours
     ours.arrive(instance.asks[instance.standing :])
-    ours.bring_up(make_room=False)
+    ours.bring_up()
     yield ours
     ours.settle()
     yield ours

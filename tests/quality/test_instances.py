@@ -64,7 +64,7 @@ class TestOurs:
         ours = put("default", [Ask("ones", 28, 1)], even(2))
         assert ours.placed == {"ones": {0: 14, 1: 14}}
         ours.arrive([Ask("seven", 1, 7)])
-        ours.bring_up(make_room=False)
+        ours.bring_up()
         assert (ours.waiting, ours.pods) == (1, 2)
 
     @pytest.mark.parametrize("profile", ["default", "pack", "spread", "ha"])

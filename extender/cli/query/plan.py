@@ -7,7 +7,7 @@ the next is made. With a change (``--drain``, ``--set``, ``--add-vpods``, ``--di
 the difference: see ``extender.cli.query.what_if``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,12 +22,14 @@ from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
+from extender.engine.scaling.room_first import placed_by_moves
 from extender.engine.scaling.scale_down import ordinals_to_close
-from extender.engine.scaling.size import plan_scale, waiting_without_growth
+from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.manifests import Manifests
+from extender.engine.state.pool_state import PoolState
 from extender.model.errors import InvalidObject
-from extender.model.moves import Move
+from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, object_key, split_key
 from extender.whatif.differences import reasons_of
 from extender.whatif.growth import held_back
@@ -120,8 +122,11 @@ def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) 
     settled: dict[str, Row] = {}
     for key in keys:
         course = Course(grow=True, held=frozenset(held_back(state.pool(key), state)))
-        for vpod, decision in settle(state, key, course).decisions.items():
-            settled[vpod] = {"placements": _placements(decision.target), "unplaced": decision.left}
+        found = settle(state, key, course)
+        moved = {move.vpod for move in found.moves}
+        for vpod, decision in found.decisions.items():
+            target = state.pool(key).placed_of(vpod) if vpod in moved else decision.target
+            settled[vpod] = {"placements": _placements(target), "unplaced": decision.left}
     for row in rows:
         row["settled"] = settled.get(
             object_key(str(row["namespace"]), str(row["name"])),
@@ -149,20 +154,30 @@ def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) 
     pool = state.pool(key)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     scale = plan_scale(pool, allows)
-    budget = pool.adapter_pool.moves_per_period if pool.adapter_pool is not None else 0
-    surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
-    limits = Limits(budget=budget, emptying=surplus)
-    waiting = waiting_without_growth(pool, allows, scale) if scale is not None else ()
-    moves = plan_moves(pool, limits, Advice(waiting=waiting)) if compact else []
+    wanted = replicas
+    if autoscale and scale is not None and not placed_by_moves(pool, allows, scale):
+        wanted = scale.wanted
+    moves = _moves(pool, allows, scale, compact=compact) if scale is not None else []
     return {
         "namespace": namespace,
         "name": name,
         "replicas": replicas,
-        "wantedReplicas": scale.wanted if autoscale and scale is not None else replicas,
+        "wantedReplicas": wanted,
         "freeSlots": pool.free_slots(),
         **({"freeCapacities": pool.free_amounts()} if pool.capacities else {}),
         "evictions": _evictions(moves),
     }
+
+
+def _moves(
+    pool: PoolState, allows: Callable[[VPod], bool], scale: ScalePlan, *, compact: bool
+) -> list[Move]:
+    """The moves of one period; without ``compact`` only those that make room for what waits."""
+    budget = pool.adapter_pool.moves_per_period if pool.adapter_pool is not None else 0
+    surplus = ordinals_to_close(pool, scale, allows) if compact else 0
+    advice = Advice(waiting=waiting_without_growth(pool, allows, scale))
+    moves = plan_moves(pool, Limits(budget=budget, emptying=surplus), advice)
+    return [move for move in moves if compact or move.reason is MoveReason.MAKE_ROOM]
 
 
 def _evictions(moves: Sequence[Move]) -> list[Row]:

@@ -24,11 +24,13 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.reasons import ConflictReason
 
 ORDERS: Final = 8
-"""Orders that are tried besides the first one."""
-WORK_MAX: Final = 3_200
-"""Vpods times pods. A larger burst is decided in one order: in a large pool, the order matters less
-and each try takes longer.
+"""Orders that are tried besides the first one, at most."""
+WORK_MAX: Final = 25_600
+"""Of all tries together, some microseconds each: vpods times pods, and ``VREPLICA_WORK``. A large
+burst is decided in fewer orders: in a large pool, the order matters less and each try takes longer.
 """
+VREPLICA_WORK: Final = 10
+"""Of each vreplica that gets a place."""
 
 
 class Result(NamedTuple):
@@ -62,9 +64,9 @@ def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
     return (
         bool(left)
         and len(decisions) > 1
-        and len(decisions) * pool.schedulable_count() <= WORK_MAX
+        and _tries(pool, decisions) > 0
         and pool.profile.ties is not Ties.ROUND_ROBIN  # ``release`` does not take turns back
-        and any(step.step is Step.ADDED for one in decisions for step in one.explanation.steps)
+        and any(map(_added, decisions))
         and sum(_free(pool)) >= min(left)
     )
 
@@ -85,7 +87,7 @@ def best_of(
     ``ages``: vpod key -> when it came; less is older, and equal ones came in one burst.
     """
     best, found, tried = result_of(pool, first, ages), first, first
-    for order in _orders([decision.vpod for decision in first], ages):
+    for order in _orders(first, ages, _tries(pool, first)):
         release([decision.vpod for decision in tried])
         tried = reserve(order)
         if (result := result_of(pool, tried, ages)) < best:
@@ -96,12 +98,37 @@ def best_of(
     return found
 
 
-def _orders(vpods: Sequence[str], ages: Mapping[str, int]) -> Iterator[list[str]]:
-    """Other orders of the vpods, the oldest first. The same vpods have the same orders each
-    time.
+def _tries(pool: PoolState, decisions: Sequence[Decision]) -> int:
+    """How many orders there is time for."""
+    work = len(decisions) * pool.schedulable_count() + VREPLICA_WORK * sum(map(_added, decisions))
+    return min(ORDERS, WORK_MAX // max(1, work))
+
+
+def _orders(first: Sequence[Decision], ages: Mapping[str, int], tries: int) -> Iterator[list[str]]:
+    """Other orders of the vpods, the oldest first. The same vpods have the same orders each time.
+    Orders in which only vpods that are alike change places are one.
     """
-    for number in range(ORDERS):
-        yield sorted(vpods, key=lambda key: (ages[key], crc32(f"{number}/{key}".encode()), key))
+    vpods = [decision.vpod for decision in first]
+    shapes = {decision.vpod: _shape(decision) for decision in first}
+    seen = {tuple(shapes[key] for key in vpods)}
+    for number in range(tries):
+        order = sorted(vpods, key=lambda key: (ages[key], crc32(f"{number}/{key}".encode()), key))
+        if (shape := tuple(shapes[key] for key in order)) not in seen:
+            seen.add(shape)
+            yield order
+
+
+def _shape(decision: Decision) -> object:
+    """What makes a vpod differ from another one: nothing but its size, unless it keeps a place."""
+    if _added(decision) < decision.scheduled:
+        return decision.vpod
+    return decision.weight, decision.amounts, decision.scheduled + decision.left
+
+
+def _added(decision: Decision) -> int:
+    """Vreplicas that get a place."""
+    steps = decision.explanation.steps
+    return sum(step.vreplicas for step in steps if step.step is Step.ADDED)
 
 
 def _free(pool: PoolState) -> Iterator[int]:

@@ -197,7 +197,7 @@ def waiting_without_growth(
     state: PoolState, allows: Callable[[VPod], bool], plan: ScalePlan
 ) -> list[str]:
     """Keys of the vpods without a place for which the evictor may make room, the heaviest first.
-    None while the pool grows for them, unless its owner wants that tried first
+    Empty while the pool grows for them, unless its owner wants room to be made first
     (rebalance.makeRoomBeforeGrowing).
     """
     pool, stateful_set = state.adapter_pool, state.stateful_set

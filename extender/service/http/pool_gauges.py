@@ -255,7 +255,7 @@ def add_load_gauges(
     declare(
         "pool_load_ratio",
         "Load of the hottest pod of a pool with `rebalance.load`, in means of its pods; from its "
-        "leader, as of the last period",
+        "leader, at the beginning of the last period: moves since then are not in it",
         of_summary(lambda summary: summary.max_to_mean),
     )
     declare(

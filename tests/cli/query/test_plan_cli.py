@@ -127,6 +127,49 @@ def test_the_schema_is_the_documented_one(plan):
     }
 
 
+def crowded(**spec: object) -> list[Json]:
+    """Each of two pods has one of four slots left, and a vreplica of two slots waits."""
+    return [
+        {**POOL, "spec": {**POOL["spec"], **spec}},
+        STATEFUL_SET,
+        a_pod(0, '{"t/a":3}'),
+        a_pod(1, '{"t/b":3}'),
+        a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 3}]),
+        a_vpod("b", 3, [{"podName": "d-1", "vreplicas": 3}]),
+        a_vpod("waits", 1, slotsPerVReplica=2),
+    ]
+
+
+ROOM = [{"vpod": "t/a", "podName": "d-0", "vreplicas": 1, "reason": "MakeRoom"}]
+
+
+def test_moves_that_make_room_are_shown_without_being_asked_for(plan):
+    (pool,) = plan(*crowded(maxPods=2))["pools"]
+    assert pool["evictions"] == ROOM
+
+
+def test_a_pool_that_grows_makes_no_room(plan):
+    (pool,) = plan(*crowded(), options=("-o", "json", "--autoscale"))["pools"]
+    assert (pool["wantedReplicas"], pool["evictions"]) == (3, [])
+
+
+def test_a_pool_that_makes_room_before_it_grows_does_not_grow(plan):
+    documents = crowded(rebalance={"makeRoomBeforeGrowing": True})
+    result = plan(*documents, options=("-o", "json", "--autoscale"))
+    (pool,) = result["pools"]
+    assert (pool["wantedReplicas"], pool["evictions"]) == (2, ROOM)
+    assert {row["name"]: row["settled"] for row in result["vpods"]} == {
+        "a": placed(**{"d-0": 2, "d-1": 1}),
+        "b": placed(**{"d-1": 3}),
+        "waits": placed(**{"d-0": 1}),
+    }
+
+
+def placed(**vreplicas: int) -> Json:
+    placements = [{"podName": name, "vreplicas": count} for name, count in vreplicas.items()]
+    return {"placements": placements, "unplaced": 0}
+
+
 def test_vpods_are_taken_in_order_of_namespace_and_name(plan):
     result = plan(*CLUSTER, a_vpod("b", 5), a_vpod("a", 5, namespace="z"), a_vpod("a", 1))
     assert [(row["namespace"], row["name"], row["unplaced"]) for row in result["vpods"]] == [

@@ -173,6 +173,46 @@ def test_a_burst_that_would_take_too_long_has_one_order(full: int, may: bool):
     assert may_fit_better(scene.pool, first) is may
 
 
+def orders_of(scene: Scene, first: list[Decision]) -> list[list[str]]:
+    """The orders that are tried after the first one."""
+    tried: list[list[str]] = []
+
+    def note(keys: Sequence[str]) -> list[Decision]:
+        tried.append([*keys])
+        return reserve(scene, keys)
+
+    best_of(scene.pool, first, note, lambda keys: release(scene, keys), ages=of_one_age(first))
+    return tried
+
+
+def test_vpods_that_are_alike_have_one_order():
+    scene = a_scene(dict.fromkeys("abcd", 13))
+    first = heaviest_first(scene)
+    assert left(first) == 2
+    assert orders_of(scene, first) == []
+
+
+def test_orders_that_differ_only_in_vpods_that_are_alike_are_tried_once():
+    scene = a_scene({"a": 13, "b": 13, "c": 13, "d": 4, "e": 4})
+    tried = orders_of(scene, heaviest_first(scene))
+    weights = [tuple(scene.pool.vpods[key].weight for key in order) for order in tried]
+    assert tried
+    assert len({*weights}) == len(weights)
+    assert (13, 13, 13, 4, 4) not in weights
+
+
+def test_the_more_vreplicas_a_burst_has_the_fewer_orders_are_tried():
+    numbers = []
+    for vreplicas in (1, 200, 400):
+        scene = Scene(slots=20 * vreplicas, replicas=3)
+        for ordinal in (0, 1):
+            scene.pod(ordinal, {}, slots=20 * vreplicas)
+        for name, weight in {"a": 11, "b": 9, "c": 8, "d": 7, "e": 7}.items():
+            scene.vpod(name, vreplicas, weight=weight)
+        numbers.append(len(orders_of(scene, heaviest_first(scene))))
+    assert numbers[0] > numbers[1] > numbers[2]
+
+
 def test_a_profile_whose_ties_take_turns_has_one_order():
     scene = a_scene(WEIGHTS)
     scene.pool.set_profile(profile_from({"name": "turns", "ties": "RoundRobin"}))
