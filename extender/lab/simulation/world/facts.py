@@ -18,6 +18,7 @@ PLACEMENTS: Final = "vreplica.dev/placements"
 SLOTS: Final = "vreplica.dev/slots"
 POOL: Final = "vreplica.dev/pool"
 ASSIGNMENT: Final = "vreplica.dev/assignment"
+REVISION: Final = "controller-revision-hash"
 ACKNOWLEDGED: Final = "vreplica.dev/acknowledged"
 EVICTING: Final = "vreplica.dev/evicting"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
@@ -57,6 +58,8 @@ class Pod:
     """
     evicting: bool = False
     """Somebody tries to evict it."""
+    revision: str = ""
+    """The StatefulSet's revision that it was made from."""
 
     @property
     def leaves(self) -> bool:
@@ -205,6 +208,8 @@ class Pool:
     """Whether they hand them over without a gap."""
     exclusive: bool = False
     """Whether they hand them over, and never serve more together than is published."""
+    surge: int = 0
+    """The pods that a rollout needs beside those that carry something; 0 if none is handed over."""
     prepare_timeout_s: float = 30.0
     deleted: bool = False
     """Whether its AdapterPool is missing."""
@@ -241,6 +246,8 @@ class Pool:
         self.handoff = handoff is not None
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
         self.exclusive = (handoff or {}).get("mode") == "Exclusive"
+        rollout = spec.get("rollout") or {}
+        self.surge = rollout.get("surge", 1) if rollout.get("strategy") == "HandedOver" else 0
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         self.balances_load = rebalance.get("load") is not None
         self.load_source = spec.get("loadSource") or ""
@@ -307,6 +314,7 @@ def read_pod(obj: Obj) -> Pod:
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
         evicting=metadata["uid"] in annotations.get(EVICTING, ""),
+        revision=(metadata.get("labels") or {}).get(REVISION, ""),
         ready=is_ready(obj),
         requested=_requested(obj),
     )
