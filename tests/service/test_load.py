@@ -347,5 +347,5 @@ async def test_explain_tells_the_load_of_a_vpod_and_of_a_pod():
             f"load on dispatcher-2: 3 {METRIC}, which counts as the mean (Negative)",
         ]
         assert service.load_reports.of_pod(POOL, "dispatcher-1") == [
-            f"load: 4 {METRIC}, 1.33 times the pods' mean"
+            f"load: 4 {METRIC}, 1.33 times the pods' mean, 5 s ago"
         ]

@@ -177,8 +177,11 @@ class LoadReports:
         known = self._summaries.get(pool)
         if known is None or pod not in known.loads or not known.mean:
             return []
-        load = known.loads[pod]
-        return [f"load: {load:.4g} {known.metric}, {load / known.mean:.2f} times the pods' mean"]
+        load, ago = known.loads[pod], max(0.0, self._clock() - known.at)
+        return [
+            f"load: {load:.4g} {known.metric}, {load / known.mean:.2f} times the pods' mean, "
+            f"{ago:.0f} s ago"
+        ]
 
     def of_vpod(self, state: PoolState, vpod: str) -> list[str]:
         """Sentences about the load of a vpod (key) on its pods; none if nothing is known."""
