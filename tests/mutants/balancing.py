@@ -28,7 +28,7 @@ BALANCING = (
     Mutant(
         "a search for room is begun with what steps are left",
         "extender/engine/rebalance/moves.py",
-        "        if not period.may_search:\n            break\n",
+        "        if not plan.may_search:\n            break\n",
         "",
         "what comes later in a plan counts as tried, with no time to find a way",
         (
