@@ -72,7 +72,7 @@ def a_source(**fields: object) -> Obj:
         ),
         pytest.param(
             {"rollout": {"strategy": "HandedOver"}, "handoff": {"mode": "None"}},
-            "spec.rollout.strategy: Invalid value: HandedOver needs handoff.mode Overlap",
+            "spec.rollout.strategy: Invalid value: HandedOver needs handoff.mode Overlap or",
             id="a rollout without a hand-over",
         ),
         pytest.param(

@@ -29,7 +29,7 @@ def _stateful_set_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) 
 
 
 def _rollout_hands_over(spec: Mapping[str, Any], _old: object) -> bool:
-    hands_over = spec.get("handoff", {}).get("mode") == "Overlap"
+    hands_over = spec.get("handoff", {}).get("mode", "None") != "None"
     return bool(hands_over or spec.get("rollout", {}).get("strategy") != "HandedOver")
 
 
@@ -75,7 +75,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
     "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
     "!has(self.rollout) || self.rollout.strategy != 'HandedOver'"
-    " || (has(self.handoff) && self.handoff.mode == 'Overlap')": _rollout_hands_over,
+    " || (has(self.handoff) && self.handoff.mode != 'None')": _rollout_hands_over,
     "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
     " : !has(self.values) || size(self.values) == 0": _values_where_asked,
     "has(self.preset) != has(self.resource)": _preset_or_resource,

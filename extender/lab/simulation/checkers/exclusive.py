@@ -3,12 +3,14 @@ together than it publishes.
 
 Each time an adapter begins to serve, all that serve the vpod at that moment are counted: also those
 that are cut off, or whose pods are gone. What a vpod has published lately counts as published: an
-adapter may be told of fewer vreplicas later. After a restore of etcd, nothing is promised.
+adapter may be told of fewer vreplicas later. After a restore of etcd, nothing is promised, nor of
+the vpods of callers.
 """
 
 from typing import Final
 
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
+from extender.lab.simulation.checkers.handovers import CALLERS
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import pool_of
 
@@ -35,6 +37,8 @@ class ExclusiveChecker(Checker):
         """An adapter has begun to serve; ``total``: what is served of the vpod in all."""
         pool, vpod = pool_of(pod), self._stored.vpods.get(key)
         if self._circumstances.restored() or not self._stored.pool(pool).exclusive:
+            return
+        if key.endswith(CALLERS):
             return
         since = self._clock() - LATELY_S
         lately = [count for until, count in self._before.get((pool, key), ()) if until > since]

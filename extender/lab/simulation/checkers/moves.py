@@ -249,6 +249,7 @@ class MoveChecker(Checker):
         came = pod.pool != vpod.pool or self._excuses.holds(f"pool {vpod.key}")
         return (
             bool(pod.node)
+            and not pod.finished
             and not two
             and not came
             and self._seen[pod.name][1] < self._clock() - self._late_s

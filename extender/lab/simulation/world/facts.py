@@ -58,6 +58,8 @@ class Pod:
     """
     evicting: bool = False
     """Somebody tries to evict it."""
+    finished: bool = False
+    """Its containers have stopped for good."""
     revision: str = ""
     """The StatefulSet's revision that it was made from."""
 
@@ -316,6 +318,7 @@ def read_pod(obj: Obj) -> Pod:
         evicting=metadata["uid"] in annotations.get(EVICTING, ""),
         revision=(metadata.get("labels") or {}).get(REVISION, ""),
         ready=is_ready(obj),
+        finished=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         requested=_requested(obj),
     )
 
