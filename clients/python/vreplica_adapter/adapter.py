@@ -137,10 +137,12 @@ class Adapter:
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
             for task in (*self._tasks, self._ending):
                 task.cancel()
-            await asyncio.wait({*self._tasks, self._ending})
-            for name in await self._callbacks.close(self._limits.cancel_s):
-                self._report(f"{name} goes on although it was cancelled")
-            await self._service.close()
+            try:
+                await asyncio.wait({*self._tasks, self._ending})
+                for name in await self._callbacks.close(self._limits.cancel_s):
+                    self._report(f"{name} goes on although it was cancelled")
+            finally:  # also if it is cancelled once more
+                await self._service.close()
 
     def stop(self) -> None:
         """Let go of everything: what SIGTERM does. ``stopped`` returns when it is done."""

@@ -96,9 +96,9 @@ class Service:
 
     async def close(self) -> None:
         """End all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def post(self, path: str, body: bytes, limit_s: float) -> bytes:
         """Return the answer of the first replica that takes the body; ``limit_s`` is for each.
