@@ -102,11 +102,12 @@ class AssignmentWriter:
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """Tell the vpod's pods how many vreplicas it asks for, and what of it is published."""
-        if not self._due or old is None:
+        known = old or new
+        if not self._due or known is None:
             return
-        if new is not None and (old.vreplicas, old.placements) == (new.vreplicas, new.placements):
-            return
-        self._vpod_due(old.pool, old.key)
+        # A caller's vpod may be new to this leader only: pods have it already (seed 10189482).
+        if _told_of(old) != _told_of(new) or new is None:
+            self._vpod_due(known.pool, known.key)
 
     def _vpod_due(self, pool: str, vpod: str) -> None:
         state = self._caches.state.pools.get(pool)
@@ -228,6 +229,11 @@ class AssignmentWriter:
             reason=EventReason.ASSIGNMENT_TOO_LARGE,
             note=note,
         )
+
+
+def _told_of(vpod: VPod | None) -> tuple[object, ...] | None:
+    """What of a vpod its pods' assignments depend on."""
+    return (vpod.vreplicas, vpod.placements) if vpod is not None else None
 
 
 def _facts(pod: AdapterPod) -> tuple[object, ...]:
