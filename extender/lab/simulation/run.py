@@ -41,9 +41,10 @@ from extender.lab.simulation.world.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.lab.simulation.world.world import World
 from extender.model.errors import VReplicaError
 
-SETTLE_TIMEOUT_S: Final = 420.0
-"""kube-scheduler tries a pod again after 5 minutes at the latest. A Lease must run out, and the
-reconciler must have its turn.
+SETTLE_TIMEOUT_S: Final = 720.0
+"""kube-scheduler tries a pod again after 5 minutes at the latest. If a rollout deletes a pod then,
+and its node is full, its vreplicas wait for ``rescheduleAfterSeconds``, which is 5 minutes, too
+(seed 20621196). A Lease must run out, and the reconciler must have its turn.
 """
 GRACE_S: Final = 45.0
 """Reflectors that were refused repeatedly may wait this long. Only then does every process know
