@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS as PODS_RESOURCE, PatchType
+from extender.model.moves import MoveReason
 from extender.model.names import SLOTS_RESOURCE, ZONE_LABEL
 from tests.e2e.build import KARPENTER, Binaries, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane
@@ -108,6 +109,8 @@ async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
         RealBackend(own_control_plane, tmp_path) as backend,
         System(backend, tmp_path) as system,
     ):
+        # The vpods are placed on the first pods that come, and the profile prefers all of them.
+        system.watcher.may_move = frozenset({MoveReason.POLICY})
         await start_karpenter(backend, binaries, tmp_path)
         await system.pool(cpu=POD_CPU, pod_spec=SPREAD, profile="ha", minPods=0, maxPods=PODS)
         await resized(system, PODS)
