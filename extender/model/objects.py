@@ -381,6 +381,15 @@ LEASE_MIN_S: Final = 5
 """An adapter acknowledges three times in a lease, and needs some time for that."""
 
 
+class Identity(StrEnum):
+    """What tells a vpod's vreplicas apart."""
+
+    COUNTED = "Counted"
+    """Nothing: adapters are told how many they have."""
+    INDEXED = "Indexed"
+    """Each has an index, from 0 on: adapters are told which they have."""
+
+
 class HandoffMode(StrEnum):
     """What a planned move waits for."""
 
@@ -397,6 +406,7 @@ class Handoff:
     """spec.handoff: adapters are told their shares, and acknowledge them."""
 
     mode: HandoffMode = HandoffMode.NONE
+    identity: Identity = Identity.COUNTED
     prepare_timeout_s: int = 30
     """After that, a move whose destination is not ready is taken back."""
     drain_timeout_s: int = 60
@@ -485,6 +495,11 @@ class AdapterPool:
     def is_exclusive(self) -> bool:
         """Whether a vpod's adapters never serve more together than it publishes."""
         return self.handoff is not None and self.handoff.mode is HandoffMode.EXCLUSIVE
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether adapters are told which of a vpod's vreplicas they have."""
+        return self.handoff is not None and self.handoff.identity is Identity.INDEXED
 
     @property
     def lease_s(self) -> int:

@@ -10,14 +10,18 @@ goes on. A pool that becomes exclusive waits as long.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from extender.engine.placing.handover import Adapter
 from extender.engine.placing.holders import Holders
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.assignment import AssignedShare, Assignment, ShareState, Telling
+from extender.model.indexes import indexes_from, lowest
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.service.watching.caches import Caches
+
+_NO_SHARE: Final = AssignedShare(0, 1, 0, 0)
 
 
 class ExclusiveShares:
@@ -56,22 +60,34 @@ class ExclusiveShares:
         self, state: PoolState, pod: AdapterPod, vpod: str, had: AssignedShare | None, told: Telling
     ) -> Telling:
         """``told``, but no more vreplicas to serve than the pod is allowed to."""
-        if told.state is not ShareState.SERVE or pod.pool not in self._holders:
+        holders = self._holders.get(pod.pool)
+        if told.state is not ShareState.SERVE or holders is None:
             return told
-        serves = had.vreplicas if had is not None and had.state is ShareState.SERVE else 0
-        # Not from the claims: they may not have this ledger yet.
-        wanted = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
+        serves = had if had is not None and had.state is ShareState.SERVE else _NO_SHARE
         is_new = self._wait_s(pod.pool) > 0
-        allowed = serves if is_new else self._allowed(state, pod, vpod)
-        if wanted <= max(allowed, serves):
-            return told
+        allowed = serves.vreplicas if is_new else self._allowed(state, pod, vpod)
+        allowed = max(allowed, serves.vreplicas)
+        if told.indexes is None:
+            # Not from the claims: they may not have this ledger yet.
+            wanted = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
+            if wanted <= allowed:
+                return told
+            less = told._replace(vreplicas=allowed)
+        else:
+            free = told.indexes & ~holders.others_indexes(vpod, pod.uid)
+            kept = free & indexes_from(serves.indexes)
+            if not (is_new and serves.indexes):
+                kept |= lowest(free & ~kept, allowed - kept.bit_count())
+            if kept == told.indexes:
+                return told
+            less = told._replace(vreplicas=kept.bit_count(), indexes=kept)
         if is_new:
             self._postponed.setdefault(pod.pool, {})[vpod] = None
             self._arm(pod.pool)
-        if allowed > 0 or serves:
-            return told._replace(vreplicas=max(allowed, serves))
-        peer = next((name for name, _ in self._holders[pod.pool].others(vpod, pod.uid)), "")
-        return Telling(ShareState.PREPARE, peer)
+        if less.vreplicas:
+            return less
+        peer = next((name for name, _ in holders.others(vpod, pod.uid)), "")
+        return told._replace(state=ShareState.PREPARE, peer=peer)
 
     def _allowed(self, state: PoolState, pod: AdapterPod, vpod: str) -> int:
         published = sum(claim.published for claim in state.claims_of(vpod).values())

@@ -50,6 +50,7 @@ from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, Handoff, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
 from extender.service.placing.exclusive import ExclusiveShares
+from extender.service.placing.indexed import IndexedShares
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -122,6 +123,7 @@ class HandOvers:
             clock=clock,
             tell=self._tell,
         )
+        self.indexed = IndexedShares(caches, adapter_of=self._adapter, tell=self._tell)
         caches.pods.add_event_handler(self._pod_changed)
 
     def __len__(self) -> int:
@@ -241,7 +243,7 @@ class HandOvers:
         """What a pod is told of a share in its ledger. ``had``: what it is told now."""
         handoff, state = self._of(pod.pool, vpod)
         if handoff is None or state is None:
-            return Telling()
+            return self.indexed.numbered(pod, vpod, had, Telling())
         known = self._known.get((pod.pool, vpod))
 
         def drain() -> Telling | None:
@@ -259,6 +261,7 @@ class HandOvers:
         if had is not None and had.state is ShareState.DRAIN:
             preparing = preparing and not self._adapter(pod).may_serve(vpod)
         told = telling(state, vpod, pod.name, had, preparing=preparing, drain=drain)
+        told = self.indexed.numbered(pod, vpod, had, told)
         return self.exclusive.narrowed(state, pod, vpod, had, told)
 
     def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:

@@ -185,6 +185,8 @@ class AssignmentWriter:
             log.debug("assignment of pod %s: %s", key, error)
             due.again(key)
             return
+        finally:
+            self._hand_overs.indexed.answered(pod)
         due.done(key)
 
     def _patch(self, pod: AdapterPod) -> list[Obj]:
@@ -212,6 +214,7 @@ class AssignmentWriter:
             if before is not None and after.shares == before.shares:
                 return []
         self._hand_overs.exclusive.asked(pod, before, after)
+        self._hand_overs.indexed.asked(pod, after)
         change = _change(pod, after)
         if before is None and pod.acknowledged_text is not None:
             # It comes with the pod's template, or is about what somebody has removed.

@@ -1,0 +1,144 @@
+"""``IndexedShares``: which indexes of a vpod a pod is told, in pools with ``handoff.identity:
+Indexed``. ``engine.placing.indexes`` has the rules.
+
+Every replica follows what the pods are told. A pod that is gone is remembered with its indexes
+until its ordinal is back and is told anew: they come back with it. If all replicas start anew while
+several pods are gone, these may get each other's indexes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from extender.engine.placing.handover import Adapter
+from extender.engine.placing.indexes import indexes_at_rest, told_next
+from extender.engine.state.pool_state import PoolState
+from extender.model.assignment import AssignedShare, Assignment, Telling, decode_assignment
+from extender.model.indexes import indexes_from
+from extender.model.objects import AdapterPod, AdapterPool
+from extender.service.watching.caches import Caches
+
+
+class _Told(NamedTuple):
+    """What a pod is told of a vpod."""
+
+    indexes: int
+    epoch: int
+
+
+class IndexedShares:
+    """``adapter_of`` reads a pod's annotations. ``tell`` has the adapters of a vpod told anew."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        adapter_of: Callable[[AdapterPod], Adapter],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._caches = caches
+        self._adapter_of = adapter_of
+        self._tell = tell
+        self._asked: dict[str, Assignment] = {}
+        """UID of a pod -> the assignment that is being written."""
+        self._gone: dict[str, dict[str, Mapping[str, AssignedShare]]] = {}
+        """Pool -> pod name -> what the ordinal's last pod was told, until the next one is told."""
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.pods.add_event_handler(self._pod_changed)
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def numbered(
+        self, pod: AdapterPod, vpod: str, had: AssignedShare | None, telling: Telling
+    ) -> Telling:
+        """``telling`` with the indexes that go with it. ``had``: what the pod is told now."""
+        state = self._caches.state.pools.get(pod.pool)
+        if state is None or not self._is_indexed(pod.pool):
+            return telling
+        claims = state.claims_of(vpod)
+        told = dict(sorted(self._told(state, vpod), key=lambda one: one[1].epoch))
+        known = state.vpods.get(vpod)
+        at_rest = indexes_at_rest(
+            {name: one.indexes for name, one in told.items()},
+            {name: claim.placed.vreplicas for name, claim in claims.items()},
+            known.vreplicas if known is not None else 0,
+        )
+        before = indexes_from(had.indexes) if had is not None else 0
+        count = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
+        indexes = told_next(before, at_rest.get(pod.name, 0), count)
+        # An index may come back before it has left: its pod needs a greater epoch than the other.
+        mine = indexes & at_rest.get(pod.name, 0)
+        epochs = (
+            one.epoch for name, one in told.items() if name != pod.name and one.indexes & mine
+        )
+        return telling._replace(
+            vreplicas=indexes.bit_count(), indexes=indexes, epoch_over=max(epochs, default=0)
+        )
+
+    def asked(self, pod: AdapterPod, assignment: Assignment) -> None:
+        """``assignment`` is about to be written. It counts as told until it is ``answered``."""
+        if self._is_indexed(pod.pool):
+            self._asked[pod.uid] = assignment
+
+    def answered(self, pod: AdapterPod) -> None:
+        """The write is over. If it has been stored, the caches have it."""
+        self._asked.pop(pod.uid, None)
+
+    def told(self, pool: str, vpod: str) -> Mapping[str, int]:
+        """Pod name -> the indexes that it is told; empty in a pool without indexes."""
+        state = self._caches.state.pools.get(pool)
+        if state is None or not self._is_indexed(pool):
+            return {}
+        return {name: one.indexes for name, one in self._told(state, vpod)}
+
+    def _is_indexed(self, pool: str) -> bool:
+        known = self._caches.pools.get(pool)
+        return known is not None and known.is_indexed
+
+    def _told(self, state: PoolState, vpod: str) -> Iterator[tuple[str, _Told]]:
+        """What each pod is told of a vpod, by name."""
+        for name in state.claims_of(vpod):
+            share = self._shares(state, name).get(vpod)
+            if share is not None:
+                yield name, _Told(indexes_from(share.indexes), share.epoch)
+
+    def _shares(self, state: PoolState, name: str) -> Mapping[str, AssignedShare]:
+        pod = state.pods[name].pod
+        if pod is not None:
+            told = self._asked.get(pod.uid) or self._adapter_of(pod).assignment
+            if told is not None:
+                return told.shares
+        return self._gone.get(state.key, {}).get(name, {})
+
+    # -- what is seen ------------------------------------------------------------------------------
+
+    def _pool_changed(self, _old: AdapterPool | None, _new: AdapterPool | None) -> None:
+        for pool in [pool for pool in self._gone if not self._is_indexed(pool)]:
+            del self._gone[pool]
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._pod_gone(old)
+            old = None
+        if new is None or not self._is_indexed(new.pool):
+            return
+        told = self._adapter_of(new).assignment
+        if told is None or (old is not None and old.assignment_text == new.assignment_text):
+            return
+        self._gone.get(new.pool, {}).pop(new.name, None)
+        if (state := self._caches.state.pools.get(new.pool)) is None:
+            return
+        for vpod, share in told.shares.items():
+            indexes = indexes_from(share.indexes)
+            others = (one for name, one in self._told(state, vpod) if name != new.name)
+            if any(one.indexes & indexes for one in others):
+                self._tell(new.pool, vpod)
+
+    def _pod_gone(self, pod: AdapterPod) -> None:
+        told = decode_assignment(pod.assignment_text, pod.uid)
+        state = self._caches.state.pools.get(pod.pool)
+        if told is None or state is None or not self._is_indexed(pod.pool):
+            return
+        gone = self._gone.setdefault(pod.pool, {})
+        for name in [name for name in gone if name not in state.pods]:
+            del gone[name]
+        gone[pod.name] = told.shares
