@@ -8,7 +8,7 @@ import yaml
 
 from extender.model.decode import pool_from
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPool, Handoff, HandoffMode
+from extender.model.objects import AdapterPool, Handoff, HandoffMode, Identity
 
 CRD = Path(__file__).parents[2] / "manifests" / "crds" / "adapterpools.yaml"
 
@@ -35,6 +35,12 @@ def a_pool(**spec: object) -> AdapterPool:
             id="Exclusive",
         ),
         pytest.param(
+            {"handoff": {"identity": "Indexed"}},
+            Handoff(identity=Identity.INDEXED),
+            False,
+            id="Indexed",
+        ),
+        pytest.param(
             {"handoff": {"prepareTimeoutSeconds": 5, "drainTimeoutSeconds": 7}},
             Handoff(prepare_timeout_s=5, drain_timeout_s=7),
             False,
@@ -51,6 +57,7 @@ def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, hands_over
     ("field", "value", "problem"),
     [
         ("mode", "overlap", "must be one of None, Overlap, Exclusive, not 'overlap'"),
+        ("identity", "indexed", "must be one of Counted, Indexed, not 'indexed'"),
         ("prepareTimeoutSeconds", 0, "must be an integer from 1 to 2147483647, not 0"),
         ("prepareTimeoutSeconds", "30", "must be an integer from 1 to 2147483647, not '30'"),
         ("leaseSeconds", 4, "must be an integer from 5 to 2147483647, not 4"),
@@ -63,6 +70,12 @@ def test_a_wrong_field_is_named(field: str, value: object, problem: str):
     assert str(caught.value) == f"AdapterPool k/p: spec.handoff.{field}: {problem}"
 
 
+def test_pods_of_a_pool_with_indexes_may_not_have_too_many_slots():
+    a_pool(handoff={"identity": "Indexed"}, slotsPerPod=1000)
+    with pytest.raises(InvalidObject, match=r"Indexed allows spec\.slotsPerPod of at most 1000"):
+        a_pool(handoff={"identity": "Indexed"}, slotsPerPod=1001)
+
+
 def schema() -> Any:
     (crd,) = yaml.safe_load_all(CRD.read_text())
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -71,6 +84,10 @@ def schema() -> Any:
 
 def test_the_schema_has_the_modes_of_the_code():
     assert schema()["mode"]["enum"] == list(HandoffMode)
+
+
+def test_the_schema_has_the_identities_of_the_code():
+    assert schema()["identity"]["enum"] == list(Identity)
 
 
 def test_the_schema_has_the_defaults_of_the_code():

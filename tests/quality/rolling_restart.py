@@ -102,6 +102,7 @@ class Router:
             cast("AdapterCallers", None),
             cast("LineStreams", self),
             routable=self._routable,
+            told_indexes=service.committer.hand_overs.indexed.told,
             seen_version=service.informers.vpods_seen_version,
         )
 

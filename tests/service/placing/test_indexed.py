@@ -48,7 +48,7 @@ def indexes(known: Adapters, key: str = KEY) -> dict[int, set[int]]:
 
 
 async def epoch(known: Adapters, ordinal: int) -> int:
-    return (await known.assignment(ordinal))["shares"][KEY]["epoch"]
+    return int((await known.assignment(ordinal))["shares"][KEY]["epoch"])
 
 
 async def grow(world: World, vreplicas: int) -> None:
@@ -200,7 +200,7 @@ async def _has(known: Adapters, wanted: dict[int, set[int]]) -> bool:
 
 async def _is_told(known: Adapters, ordinal: int, indexes: str) -> bool:
     share = (await known.assignment(ordinal))["shares"].get(KEY, {})
-    return share.get("state") == "Serve" and share["indexes"] == indexes
+    return (share.get("state"), share.get("indexes")) == ("Serve", indexes)
 
 
 @MODES
