@@ -104,7 +104,7 @@ class Telling(NamedTuple):
     """What an adapter is told to do with one share: fields of ``AssignedShare``. ``vreplicas``: not
     all that the ledger has; None for all. ``indexes``: a set, None in pools without indexes.
     ``epoch_over``: an epoch that is no greater was given before one of the indexes was another
-    pod's.
+    pod's. ``of``: at least so many, because minPodsPerVPod has raised the vpod's number.
     """
 
     state: ShareState = ShareState.SERVE
@@ -114,6 +114,7 @@ class Telling(NamedTuple):
     vreplicas: int | None = None
     indexes: int | None = None
     epoch_over: int = 0
+    of: int = 0
 
 
 def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
@@ -148,11 +149,13 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     shares = {}
     for vpod, share in ledger.items():
         had, told = known.get(vpod), tellings[vpod]
+        if told.vreplicas == 0:
+            continue
         wanted = of.get(vpod) or (had.of if had is not None else share.vreplicas)
         shares[vpod] = AssignedShare(
             share.vreplicas if told.vreplicas is None else told.vreplicas,
             share.weight,
-            max(wanted, (told.indexes or 0).bit_length()),  # it has begun to shrink
+            max(wanted, told.of),
             had.epoch if had is not None and vpod not in new else epoch,
             told.state,
             told.peer,

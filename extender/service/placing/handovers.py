@@ -271,7 +271,8 @@ class HandOvers:
         if handoff.mode is HandoffMode.EXCLUSIVE:
             return True
         known = self._known.get((state.key, vpod))
-        if not unserving(state, vpod, self._adapter_of(state)):
+        late = unserving(state, vpod, self._adapter_of(state)) or self.indexed.behind(state, vpod)
+        if not late:
             if known is not None:
                 known.served_by = None  # the next pods have their own time
             return True

@@ -7,14 +7,20 @@ several pods are gone, these may get each other's indexes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from extender.engine.placing.handover import Adapter
 from extender.engine.placing.indexes import indexes_at_rest, told_next
 from extender.engine.state.pool_state import PoolState
-from extender.model.assignment import AssignedShare, Assignment, Telling, decode_assignment
+from extender.model.assignment import (
+    AssignedShare,
+    Assignment,
+    ShareState,
+    Telling,
+    decode_assignment,
+)
 from extender.model.indexes import indexes_from
-from extender.model.objects import AdapterPod, AdapterPool
+from extender.model.objects import AdapterPod, AdapterPool, VPod, placement_order
 from extender.service.watching.caches import Caches
 
 
@@ -23,6 +29,12 @@ class _Told(NamedTuple):
 
     indexes: int
     epoch: int
+    state: ShareState
+
+
+_NOTHING: Final = _Told(0, 0, ShareState.SERVE)
+_ORDER: Final = {state: rank for rank, state in enumerate(("Serve", "Drain", "Prepare"))}
+"""Of pods that are told the same index: whose it stays, if it moves no more."""
 
 
 class IndexedShares:
@@ -40,10 +52,13 @@ class IndexedShares:
         self._tell = tell
         self._asked: dict[str, Assignment] = {}
         """UID of a pod -> the assignment that is being written."""
-        self._gone: dict[str, dict[str, Mapping[str, AssignedShare]]] = {}
-        """Pool -> pod name -> what the ordinal's last pod was told, until the next one is told."""
+        self._gone: dict[str, dict[str, dict[str, AssignedShare]]] = {}
+        """Pool -> pod name -> what the ordinal's last pod was told of vpods that still name it,
+        until the next one is told anything.
+        """
         caches.pools.add_event_handler(self._pool_changed)
         caches.pods.add_event_handler(self._pod_changed)
+        caches.vpods.add_event_handler(self._vpod_changed)
 
     # -- what is told ------------------------------------------------------------------------------
 
@@ -54,24 +69,21 @@ class IndexedShares:
         state = self._caches.state.pools.get(pod.pool)
         if state is None or not self._is_indexed(pod.pool):
             return telling
-        claims = state.claims_of(vpod)
-        told = dict(sorted(self._told(state, vpod), key=lambda one: one[1].epoch))
-        known = state.vpods.get(vpod)
-        at_rest = indexes_at_rest(
-            {name: one.indexes for name, one in told.items()},
-            {name: claim.placed.vreplicas for name, claim in claims.items()},
-            known.vreplicas if known is not None else 0,
-        )
+        told = dict(self._told(state, vpod))
+        at_rest = _at_rest(state, vpod, told)
         before = indexes_from(had.indexes) if had is not None else 0
         count = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
         indexes = told_next(before, at_rest.get(pod.name, 0), count)
         # An index may come back before it has left: its pod needs a greater epoch than the other.
-        mine = indexes & at_rest.get(pod.name, 0)
+        back = before & at_rest.get(pod.name, 0)
         epochs = (
-            one.epoch for name, one in told.items() if name != pod.name and one.indexes & mine
+            one.epoch for name, one in told.items() if name != pod.name and one.indexes & back
         )
         return telling._replace(
-            vreplicas=indexes.bit_count(), indexes=indexes, epoch_over=max(epochs, default=0)
+            vreplicas=indexes.bit_count(),
+            indexes=indexes,
+            epoch_over=max(epochs, default=0) if telling.state is not ShareState.DRAIN else 0,
+            of=max(one.bit_length() for one in (indexes, *at_rest.values())),
         )
 
     def asked(self, pod: AdapterPod, assignment: Assignment) -> None:
@@ -90,6 +102,17 @@ class IndexedShares:
             return {}
         return {name: one.indexes for name, one in self._told(state, vpod)}
 
+    def behind(self, state: PoolState, vpod: str) -> list[str]:
+        """Names of the pods that are not told of all their indexes yet."""
+        if not self._is_indexed(state.key):
+            return []
+        told = dict(self._told(state, vpod))
+        return [
+            name
+            for name, indexes in _at_rest(state, vpod, told).items()
+            if indexes & ~told.get(name, _NOTHING).indexes
+        ]
+
     def _is_indexed(self, pool: str) -> bool:
         known = self._caches.pools.get(pool)
         return known is not None and known.is_indexed
@@ -99,7 +122,7 @@ class IndexedShares:
         for name in state.claims_of(vpod):
             share = self._shares(state, name).get(vpod)
             if share is not None:
-                yield name, _Told(indexes_from(share.indexes), share.epoch)
+                yield name, _Told(indexes_from(share.indexes), share.epoch, share.state)
 
     def _shares(self, state: PoolState, name: str) -> Mapping[str, AssignedShare]:
         pod = state.pods[name].pod
@@ -121,6 +144,10 @@ class IndexedShares:
             old = None
         if new is None or not self._is_indexed(new.pool):
             return
+        if old is not None and old.ledger_text != new.ledger_text:
+            for vpod in {**old.ledger, **new.ledger}:
+                if old.ledger.get(vpod) != new.ledger.get(vpod):
+                    self._tell(new.pool, vpod)  # others may have its highest indexes
         told = self._adapter_of(new).assignment
         if told is None or (old is not None and old.assignment_text == new.assignment_text):
             return
@@ -138,7 +165,32 @@ class IndexedShares:
         state = self._caches.state.pools.get(pod.pool)
         if told is None or state is None or not self._is_indexed(pod.pool):
             return
-        gone = self._gone.setdefault(pod.pool, {})
-        for name in [name for name in gone if name not in state.pods]:
-            del gone[name]
-        gone[pod.name] = told.shares
+        self._gone.setdefault(pod.pool, {})[pod.name] = {
+            vpod: share
+            for vpod, share in told.shares.items()
+            if (claim := state.claims_of(vpod).get(pod.name)) is not None and claim.published
+        }
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """Forget what is not where it was: other pods may have its indexes since."""
+        vpod = new or old
+        gone = self._gone.get(vpod.pool, {}) if vpod is not None else {}
+        for name, shares in list(gone.items()):
+            if vpod is not None and vpod.key in shares and name not in _placements(new):
+                del shares[vpod.key]
+            if not shares:
+                del gone[name]
+
+
+def _placements(vpod: VPod | None) -> Mapping[str, int]:
+    return vpod.placements if vpod is not None else {}
+
+
+def _at_rest(state: PoolState, vpod: str, told: Mapping[str, _Told]) -> dict[str, int]:
+    known = state.vpods.get(vpod)
+    serving_first = sorted(told, key=lambda name: (_ORDER[told[name].state], placement_order(name)))
+    return indexes_at_rest(
+        {name: told[name].indexes for name in serving_first},
+        {name: claim.placed.vreplicas for name, claim in state.claims_of(vpod).items()},
+        known.vreplicas if known is not None else 0,
+    )

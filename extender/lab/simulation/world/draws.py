@@ -31,6 +31,7 @@ PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
 EXCLUSIVE_SHARE: Final = 0.5
+INDEXED_SHARE: Final = 0.5
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """``knative`` is missing. It moves vreplicas whenever a pod restarts, as Knative does, which
 violates I4 on purpose.
@@ -86,6 +87,8 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         pools = tuple({"handoff": _drawn_handoff(dice), **pool} for pool in scale.pools)
         dice = random.Random(f"{seed}/exclusive")
         pools = tuple(_perhaps_exclusive(pool, dice) for pool in pools)
+        dice = random.Random(f"{seed}/indexed")
+        pools = tuple(_perhaps_indexed(pool, dice) for pool in pools)
         dice = random.Random(f"{seed}/rollout")
         pools = tuple(_with_rollout(pool, dice) for pool in pools)
         scale = replace(scale, pools=pools)
@@ -122,6 +125,13 @@ def _perhaps_exclusive(pool: Obj, rng: random.Random) -> Obj:
         return pool
     handoff = {**pool["handoff"], "mode": "Exclusive", "leaseSeconds": lease_s}
     return {**pool, "handoff": handoff}
+
+
+def _perhaps_indexed(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool, half of them with indexes."""
+    if rng.random() >= INDEXED_SHARE or "identity" in pool["handoff"]:
+        return pool
+    return {**pool, "handoff": {**pool["handoff"], "identity": "Indexed"}}
 
 
 def _with_rollout(pool: Obj, rng: random.Random) -> Obj:

@@ -210,6 +210,8 @@ class Pool:
     """Whether they hand them over without a gap."""
     exclusive: bool = False
     """Whether they hand them over, and never serve more together than is published."""
+    indexed: bool = False
+    """Whether they are told which of a vpod's vreplicas they have."""
     surge: int = 0
     """The pods that a rollout needs beside those that carry something; 0 if none is handed over."""
     prepare_timeout_s: float = 30.0
@@ -248,6 +250,7 @@ class Pool:
         self.handoff = handoff is not None
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
         self.exclusive = (handoff or {}).get("mode") == "Exclusive"
+        self.indexed = (handoff or {}).get("identity") == "Indexed"
         rollout = spec.get("rollout") or {}
         self.surge = rollout.get("surge", 1) if rollout.get("strategy") == "HandedOver" else 0
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
