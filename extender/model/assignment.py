@@ -155,7 +155,7 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
         shares[vpod] = AssignedShare(
             share.vreplicas if told.vreplicas is None else told.vreplicas,
             share.weight,
-            max(wanted, told.of),
+            max(wanted, told.of, (told.indexes or 0).bit_length()),
             had.epoch if had is not None and vpod not in new else epoch,
             told.state,
             told.peer,

@@ -80,6 +80,8 @@ class ExclusiveShares:
                 kept |= lowest(free & ~kept, allowed - kept.bit_count())
             if kept == told.indexes:
                 return told
+            # If it is to serve others than before, and none of them is free yet, it goes on.
+            kept = kept or lowest(indexes_from(serves.indexes), told.indexes.bit_count())
             less = told._replace(vreplicas=kept.bit_count(), indexes=kept)
         if is_new:
             self._postponed.setdefault(pod.pool, {})[vpod] = None

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from extender.engine.placing.handover import Adapter
 from extender.engine.placing.indexes import indexes_at_rest, told_next
+from extender.engine.pods.claims import Claim
 from extender.engine.state.pool_state import PoolState
 from extender.model.assignment import (
     AssignedShare,
@@ -191,6 +192,13 @@ def _at_rest(state: PoolState, vpod: str, told: Mapping[str, _Told]) -> dict[str
     serving_first = sorted(told, key=lambda name: (_ORDER[told[name].state], placement_order(name)))
     return indexes_at_rest(
         {name: told[name].indexes for name in serving_first},
-        {name: claim.placed.vreplicas for name, claim in state.claims_of(vpod).items()},
+        {name: _placed(claim) for name, claim in state.claims_of(vpod).items()},
         known.vreplicas if known is not None else 0,
     )
+
+
+def _placed(claim: Claim) -> int:
+    """What a decision has placed. What only a ledger has is left over from one that was lost: it
+    gets no index before the vpod is decided anew.
+    """
+    return claim.reserved.vreplicas if claim.reserved is not None else claim.published

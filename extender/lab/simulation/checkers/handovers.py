@@ -51,6 +51,8 @@ class HandoverChecker(Checker):
         """(pod, vpod) -> since when it is told to serve these indexes."""
         self._full: dict[str, frozenset[str]] = {}
         """Pod -> the vpods that its assignment has, if it has no room for another one."""
+        self._published: dict[str, tuple[str, float]] = {}
+        """Vpod -> its UID, and since when it publishes anything."""
         self.checked = 0
         """Moves of served vreplicas that were compared."""
         self.rolled_out = 0
@@ -70,9 +72,9 @@ class HandoverChecker(Checker):
         for key, share in told["shares"].items():
             had = was["shares"].get(key, share)
             if had["state"] == "Serve":
-                goes = share["state"] == "Drain"
-                left = _indexes(had) if goes else _indexes(had) & ~_indexes(share)
-                if goes or left:
+                if share["state"] == "Drain":
+                    self._check_drain(name, key, _indexes(had))
+                elif left := self._served_here(name, key, _indexes(had) & ~_indexes(share)):
                     self._check_drain(name, key, left)
         pod = self._stored.pods[name]
         for key in set(old.ledger or ()) - set(pod.ledger or ()):
@@ -120,6 +122,8 @@ class HandoverChecker(Checker):
 
     def check_status(self, old: VPod, new: VPod) -> None:
         """The service has written a status."""
+        if self._published.get(new.key, ("", 0.0))[0] != new.uid:
+            self._published[new.key] = (new.uid, self._clock())
         if not self._hands_over(new.pool) or new.by_caller or old.pool != new.pool:
             return
         lost = sum(
@@ -146,6 +150,15 @@ class HandoverChecker(Checker):
                 f"{new.key} goes from {dict(old.placements)} to {dict(new.placements)}, and the "
                 f"adapters there are prepared for {ready} of {lost}"
             )
+
+    def _served_here(self, name: str, key: str, indexes: int) -> int:
+        """Those of ``indexes`` that the pod's adapter serves, if the service has to wait for it."""
+        since = self._published.get(key, ("", inf))[1]
+        if since > self._clock() - self._circumstances.late_s:
+            return 0  # the vpod is new, and what is served is its namesake's
+        adapter = self._adapter(name)
+        serves = adapter.serving.get(key) if adapter is not None else None
+        return serves.indexes & indexes if serves is not None else 0
 
     def _check_drain(self, name: str, key: str, indexes: int) -> None:
         """The pod is told to let go of a vpod, or in a pool with indexes of some of them."""
