@@ -22,7 +22,7 @@ from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.assignments import assignment_of
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.checkers.presence import Presence
-from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
 from extender.lab.simulation.world.callers import GROUP, KIND
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
@@ -73,7 +73,7 @@ class HandoverChecker(Checker):
             had = was["shares"].get(key, share)
             if had["state"] == "Serve":
                 if share["state"] == "Drain":
-                    self._check_drain(name, key, _indexes(had))
+                    self._check_drain(name, key)
                 elif left := self._served_here(name, key, _indexes(had) & ~_indexes(share)):
                     self._check_drain(name, key, left)
         pod = self._stored.pods[name]
@@ -160,7 +160,7 @@ class HandoverChecker(Checker):
         serves = adapter.serving.get(key) if adapter is not None else None
         return serves.indexes & indexes if serves is not None else 0
 
-    def _check_drain(self, name: str, key: str, indexes: int) -> None:
+    def _check_drain(self, name: str, key: str, indexes: int | None = None) -> None:
         """The pod is told to let go of a vpod, or in a pool with indexes of some of them."""
         vpod = self._stored.vpods.get(key)
         if vpod is None or vpod.pool != pool_of(name) or not self._hands_over(vpod.pool):
@@ -175,8 +175,9 @@ class HandoverChecker(Checker):
                 continue
             if adapter is None or waited:
                 continue
-            serves = adapter.serving.get(key)
-            if serves is None or indexes & gets & ~serves.indexes:
+            serves = adapter.serving.get(key, Served())
+            wanted = gets if indexes is None else gets & indexes
+            if wanted & ~serves.indexes or (indexes is None and not serves.vreplicas):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
     def _check_eviction(self, name: str, pod: Obj) -> None:
