@@ -92,7 +92,12 @@ class ExclusiveShares:
         return told._replace(state=ShareState.PREPARE, peer=peer)
 
     def _allowed(self, state: PoolState, pod: AdapterPod, vpod: str) -> int:
-        published = sum(claim.published for claim in state.claims_of(vpod).values())
+        # A vpod that has changed its pool publishes the former one's pods for a moment.
+        published = sum(
+            claim.published
+            for name, claim in state.claims_of(vpod).items()
+            if state.is_member(state.pods[name])
+        )
         return self._holders[pod.pool].allowed(vpod, pod.uid, published)
 
     def asked(self, pod: AdapterPod, before: Assignment | None, after: Assignment) -> None:

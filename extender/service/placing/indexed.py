@@ -107,28 +107,32 @@ class IndexedShares:
         """Names of the pods that are not told of all their indexes yet."""
         if not self._is_indexed(state.key):
             return []
-        told = dict(self._told(state, vpod))
+        at_rest = _at_rest(state, vpod, dict(self._told(state, vpod)))
+        stored = dict(self._told(state, vpod, asked=False))
         return [
             name
-            for name, indexes in _at_rest(state, vpod, told).items()
-            if indexes & ~told.get(name, _NOTHING).indexes
+            for name, indexes in at_rest.items()
+            if indexes & ~stored.get(name, _NOTHING).indexes
         ]
 
     def _is_indexed(self, pool: str) -> bool:
         known = self._caches.pools.get(pool)
         return known is not None and known.is_indexed
 
-    def _told(self, state: PoolState, vpod: str) -> Iterator[tuple[str, _Told]]:
-        """What each pod is told of a vpod, by name."""
+    def _told(
+        self, state: PoolState, vpod: str, *, asked: bool = True
+    ) -> Iterator[tuple[str, _Told]]:
+        """What each pod is told of a vpod, by name. ``asked``: also what is being written."""
         for name in state.claims_of(vpod):
-            share = self._shares(state, name).get(vpod)
+            share = self._shares(state, name, asked=asked).get(vpod)
             if share is not None:
                 yield name, _Told(indexes_from(share.indexes), share.epoch, share.state)
 
-    def _shares(self, state: PoolState, name: str) -> Mapping[str, AssignedShare]:
+    def _shares(self, state: PoolState, name: str, *, asked: bool) -> Mapping[str, AssignedShare]:
         pod = state.pods[name].pod
         if pod is not None:
-            told = self._asked.get(pod.uid) or self._adapter_of(pod).assignment
+            told = self._asked.get(pod.uid) if asked else None
+            told = told or self._adapter_of(pod).assignment
             if told is not None:
                 return told.shares
         return self._gone.get(state.key, {}).get(name, {})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
+from extender.kube.api import ADAPTERPOOLS, PODS, VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
@@ -188,6 +188,25 @@ async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_t
         await until(served(known, "tenant/b", {0: 1}), timeout_s=LEASE_S + 2)
     assert known.gaps == []
     await world.check()
+
+
+async def test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too():
+    world = await a_world(0)
+    async with world.serving() as service:
+        await asyncio.sleep(LEASE_S + 1)
+        await world.vpod("a", 2, poolRef={"namespace": "elsewhere", "name": "former"})
+        status = {"status": {"placements": [{"podName": "former-3", "vreplicas": 2}]}}
+        await world.cluster.patch(
+            VPODS, "tenant", "a", status, patch_type=PatchType.MERGE, subresource="status"
+        )
+        await asyncio.sleep(1)
+        await world.point("a", at=NS)
+        while not service.caches.state.pool(POOL).claims_of(KEY):  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0)
+        pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
+        assert pod is not None
+        newer = replace(pod, ledger={KEY: Share(2)})
+        assert service.committer.hand_overs.telling(newer, KEY, None).state == "Prepare"
 
 
 async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served():

@@ -88,12 +88,14 @@ class AssignmentChecker(Checker):
     ) -> None:
         for key, share in new["shares"].items():
             epoch, had = share["epoch"], known.get(key)
-            if had is not None and not _is_back(had, share) and not _has_more(had, share):
-                renewed = (
-                    epoch > had["epoch"] and self._is_newer_given(key, had) and _indexes(share)
-                )
-                if epoch != had["epoch"] and not renewed:
-                    self._violated(f"epoch of {key} on {pod.name} changed while it stayed there")
+            if had is None or _is_back(had, share) or _has_more(had, share):
+                last = self._last_epoch(key)
+                if epoch <= last and not self._two_lead():
+                    self._violated(f"{key} came to {pod.name} with epoch {epoch}, after {last}")
+            elif epoch != had["epoch"] and not (
+                epoch > had["epoch"] and _indexes(share) and self._is_newer_given(key, had)
+            ):
+                self._violated(f"epoch of {key} on {pod.name} changed while it stayed there")
 
     def _is_newer_given(self, key: str, share: Mapping[str, Any]) -> bool:
         """Whether another share of the vpod has a greater epoch: an index may come back from it."""
