@@ -106,7 +106,7 @@ class AssignmentWriter:
         if not self._due or known is None:
             return
         # A caller's vpod may be new to this leader only: pods have it already (seed 10189482).
-        if _told_of(old) != _told_of(new) or new is None:
+        if _told_of(old) != _told_of(new):
             self._vpod_due(known.pool, known.key)
 
     def _vpod_due(self, pool: str, vpod: str) -> None:
