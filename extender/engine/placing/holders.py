@@ -188,7 +188,7 @@ class Holders:
 
 def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> Held | None:
     """What a pod holds of a vpod. ``had``: before; ``until``: when a lease from now on ends."""
-    told = adapter.is_told(vpod)
+    told = adapter.share_of(vpod)
     before = had.vreplicas if had is not None else 0
     if told is None:
         if had is None or had.until is not None:
