@@ -18,11 +18,10 @@ from typing import Final
 
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.kube.first_errors import describe_error
-from extender.model import names
 from extender.model.counted import counted
 from extender.model.decode import pod_from
 from extender.model.errors import InvalidObject
-from extender.model.eviction import Eviction, deadline_s, encode_eviction, eviction_of
+from extender.model.eviction import Eviction, deadline_s, eviction_of, mark_patch
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.model.reading import mapping, text
 from webhook.caches import WebhookCaches
@@ -91,14 +90,9 @@ class Evictions:
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
-        metadata = {
-            "uid": pod.uid,
-            "annotations": {names.EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
-        }
+        patch = mark_patch(pod, mark)
         try:
-            await self._api.patch(
-                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
-            )
+            await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE)
         except ApiError as error:
             if known is None:
                 raise

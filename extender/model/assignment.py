@@ -138,8 +138,10 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
     that are new here, for their epoch, or if there is no assignment yet, for its generation.
     ``tell``: (vpod key, what the pod is told now) -> what it is to do. ``lease_s``: see
-    ``Assignment``. A share that is served again
-    after it was drained counts as new: another pod may have served it meanwhile.
+    ``Assignment``.
+
+    A share that is served again after it was drained counts as new: another pod may have served it
+    meanwhile.
     """
     key, uid = pod
     known = before.shares if before is not None else {}

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from extender.model.moves import MoveReason
+from extender.model.names import EVICTING_ANNOTATION
 from extender.model.objects import AdapterPod, AdapterPool, Handoff
 from extender.model.timestamps import epoch_s, timestamp
 
@@ -61,6 +62,21 @@ def encode_eviction(eviction: Eviction, uid: str) -> str:
     rollout = eviction.reason is MoveReason.ROLLOUT
     reason = {"reason": str(eviction.reason)} if rollout else {}
     return orjson.dumps({"uid": uid, **times, **reason}).decode()
+
+
+def mark_patch(
+    pod: AdapterPod, eviction: Eviction, *, same_version: bool = False
+) -> dict[str, object]:
+    """The merge patch that writes the annotation. It applies only to this pod, not to the next one
+    of its name. ``same_version``: and only if nobody has changed the pod.
+    """
+    metadata: dict[str, object] = {
+        "uid": pod.uid,
+        "annotations": {EVICTING_ANNOTATION: encode_eviction(eviction, pod.uid)},
+    }
+    if same_version:
+        metadata["resourceVersion"] = pod.resource_version
+    return {"metadata": metadata}
 
 
 def eviction_of(pod: AdapterPod) -> Eviction | None:

@@ -61,7 +61,7 @@ EVICTIONS = (
     Mutant(
         "a late adapter of an evicted pod is tried again after the cool-down",
         "extender/service/placing/handovers.py",
-        "if known.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
+        "if hand_over.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
         "if False:",
         "the eviction would be allowed before the second attempt",
         (

@@ -216,7 +216,7 @@ def _is_fewer(held: Held, than: Held) -> bool:
 
 def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> Held | None:
     """What a pod holds of a vpod. ``had``: before; ``until``: when a lease from now on ends."""
-    share = adapter.is_told(vpod)
+    share = adapter.share_of(vpod)
     before = had or _NOTHING
     if share is None:
         if had is None or had.until is not None:

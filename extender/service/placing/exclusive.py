@@ -106,7 +106,7 @@ class ExclusiveShares:
             holders.ask(pod.uid, pod.name, before, after, self._clock())
             self._arm(pod.pool)
 
-    def waits(self, pool: str, vpod: str) -> list[str]:
+    def describe_waits(self, pool: str, vpod: str) -> list[str]:
         """What the vpod's adapters wait for before they serve, in sentences."""
         state, holders = self._caches.state.pools.get(pool), self._holders.get(pool)
         if state is None or holders is None:
@@ -130,7 +130,7 @@ class ExclusiveShares:
         """Whether the vpod publishes more vreplicas somewhere than the pod is told to serve."""
         for name, claim in state.claims_of(vpod).items():
             pod = state.pods[name].pod
-            told = self._adapter_of(pod).is_told(vpod) if pod is not None else None
+            told = self._adapter_of(pod).share_of(vpod) if pod is not None else None
             serves = told.vreplicas if told is not None and told.state is ShareState.SERVE else 0
             if claim.published > serves:
                 return True

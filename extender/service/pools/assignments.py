@@ -106,7 +106,7 @@ class AssignmentWriter:
         if not self._due or known is None:
             return
         # A caller's vpod may be new to this leader only: pods have it already (seed 10189482).
-        if _told_of(old) != _told_of(new) or new is None:
+        if _told_of(old) != _told_of(new):
             self._vpod_due(known.pool, known.key)
 
     def _vpod_due(self, pool: str, vpod: str) -> None:
@@ -203,7 +203,7 @@ class AssignmentWriter:
             pod.ledger,
             {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
             partial(self._epochs.next, parse_version(pod.resource_version) or 0),
-            partial(self._hand_overs.telling, pod),
+            partial(self._hand_overs.choose_telling, pod),
             lease_s=pool.lease_s if pool is not None else 0,
         )
         if after is None:

@@ -33,9 +33,9 @@ from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import counted_are
 from extender.model.decode import pod_from
 from extender.model.event_reasons import EventReason
-from extender.model.eviction import Eviction, encode_eviction, eviction_of
+from extender.model.eviction import Eviction, eviction_of, mark_patch
 from extender.model.moves import MoveReason
-from extender.model.names import API_VERSION, EVICTING_ANNOTATION
+from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 from extender.service.placing.placer import ScaleTrigger
 from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
@@ -168,14 +168,10 @@ class Rollouts:
         """Write that a rollout replaces the pod. After a failure, the next look tries again."""
         now_s, known = self._now(), eviction_of(pod)
         mark = Eviction(known.first_s if known is not None else now_s, now_s, MoveReason.ROLLOUT)
-        metadata = {
-            "uid": pod.uid,
-            "resourceVersion": pod.resource_version,
-            "annotations": {EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
-        }
+        patch = mark_patch(pod, mark, same_version=True)
         try:
             reply = await self._fenced(pool.key).patch(
-                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
+                PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE
             )
         except ApiError as error:
             log.info("pod %s is not marked for a rollout: %s", pod.key, error)

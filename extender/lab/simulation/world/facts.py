@@ -232,6 +232,11 @@ class Pool:
     limits_seen: list[tuple[float, float]] = field(default_factory=list)
     """(since when, rescheduleAfterSeconds); inf if there is none."""
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether its adapters hand shares over, in either mode."""
+        return self.overlaps or self.exclusive
+
     def read(self, obj: Obj) -> None:
         """Read an AdapterPool."""
         spec = obj["spec"]
