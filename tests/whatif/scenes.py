@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.move_plan import Limits, MovePlan
+from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, VPod
 from extender.whatif.fix import Fix
 from extender.whatif.growth import add_pods, autoscale, bind, bind_missing, held_back
+from extender.whatif.settling import commit
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.trial import Trial
 from tests.support.builders import POOL, Scene, a_node
@@ -169,6 +172,9 @@ def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool
         case "spec.nodeName":
             bound = bind_missing_of(trial, state, _named(fix, "Pod"))
             return bound == len(_named(fix, "Pod"))
+        case "the evictor's moves with the reason MakeRoom":
+            assert isinstance(value, int)
+            return move_away(state, value) == value
         case _ if fix.field == f"metadata.annotations[{UNSCHEDULABLE_ANNOTATION}]":
             for key in _named(fix, "Pod"):
                 pod = pool.pods[key.rpartition("/")[2]].pod
@@ -183,6 +189,20 @@ def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool
         case _:
             raise AssertionError(f"how is {fix.field} changed?")
     return True
+
+
+def move_away(state: ClusterState, count: int) -> int:
+    """Make at most so many moves that give the vpod room, in as many periods as it takes."""
+    pool, made = state.pool(POOL), 0
+    while made < count:
+        plan = MovePlan(pool, Limits(budget=count - made))
+        plan.rooms_for(KEY)
+        if not plan.moves:
+            break
+        for decision in relocations(pool, plan.moves):
+            commit(state, pool, [decision])
+            made += len(decision.moves)
+    return made
 
 
 def bind_missing_of(trial: Trial, state: ClusterState, keys: list[str]) -> int:
