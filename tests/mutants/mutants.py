@@ -9,6 +9,7 @@ from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
 from tests.mutants.evictions import EVICTIONS, ROLLOUTS
 from tests.mutants.exclusive import EXCLUSIVE
+from tests.mutants.indexed import INDEXED
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
@@ -26,6 +27,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *PLAN,
     *BALANCING,
     *EXCLUSIVE,
+    *INDEXED,
     *HANDING_OVER,
     *CERTIFICATES,
     *EVICTIONS,
