@@ -34,7 +34,6 @@ INDEXED = (
         "limit = up_to(max(total, of))",
         "a vpod that asks for two billion takes all memory",
         (f"{_TEST}test_a_vpod_that_asks_for_two_billion_costs_no_memory",),
-        hangs=True,
     ),
     Mutant(
         "a pod is told its next indexes before its ledger has lost the others",

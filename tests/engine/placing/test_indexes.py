@@ -1,5 +1,6 @@
 """Indexes of an Indexed pool: which stay, which move, and that no two pods end up with the same."""
 
+import tracemalloc
 from collections.abc import Mapping
 from itertools import permutations
 
@@ -118,8 +119,14 @@ def test_a_pod_is_told_no_more_than_its_ledger_has(
 
 
 def test_a_vpod_that_asks_for_two_billion_costs_no_memory():
-    found = at_rest({A: "0-1"}, {A: 2, B: 2}, 2**31 - 1)
+    tracemalloc.start()
+    try:
+        found = at_rest({A: "0-1"}, {A: 2, B: 2}, 2**31 - 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert found == {A: "0-1", B: "2-3"}
+    assert peak < 1_000_000
 
 
 def _union(sets: Mapping[str, int]) -> int:
