@@ -105,11 +105,11 @@ INDEXED = (
         ),
     ),
     Mutant(
-        "pods are not told anew when others lose vreplicas",
+        "pods are not told anew when another one gets an index that they have",
         _SHARES,
-        "if old.ledger.get(vpod) != new.ledger.get(vpod):",
+        "if any(one.indexes & indexes for one in others):",
         "if False:",
-        "a vpod that has shrunk keeps indexes that it does not have any more",
-        (f"{_POOL}test_a_vpod_that_shrinks_has_the_lowest_indexes",),
+        "fencing: the epoch of an index that comes back is not renewed",
+        (f"{_POOL}test_an_index_that_comes_back_before_it_has_left_has_a_greater_epoch",),
     ),
 )

@@ -9,8 +9,8 @@ from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
 from tests.mutants.evictions import EVICTIONS, ROLLOUTS
 from tests.mutants.exclusive import EXCLUSIVE
-from tests.mutants.indexed import INDEXED
 from tests.mutants.handing_over import HANDING_OVER
+from tests.mutants.indexed import INDEXED
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN

@@ -224,6 +224,9 @@ def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> 
         return had._replace(until=until)
     told = _told(share)
     both = Held(max(before.vreplicas, told.vreplicas), None, before.indexes | told.indexes)
+    if adapter.acknowledged is None and share.state is not ShareState.PREPARE:
+        # It has never had a lease. From now on it can get one only for what it is told now.
+        return told if share.state is ShareState.SERVE else None
     match share.state:
         case ShareState.SERVE:
             return told if adapter.has_done(vpod) else both

@@ -149,10 +149,6 @@ class IndexedShares:
             old = None
         if new is None or not self._is_indexed(new.pool):
             return
-        if old is not None and old.ledger_text != new.ledger_text:
-            for vpod in {**old.ledger, **new.ledger}:
-                if old.ledger.get(vpod) != new.ledger.get(vpod):
-                    self._tell(new.pool, vpod)  # others may have its highest indexes
         told = self._adapter_of(new).assignment
         if told is None or (old is not None and old.assignment_text == new.assignment_text):
             return

@@ -56,7 +56,15 @@ def others_may(holders: Holders, published: int = 3) -> int:
             adapter((1, SERVE), generation=2, said=2, busy=[KEY]), 0, id="it is busy with fewer"
         ),
         pytest.param(adapter((1, SERVE), generation=2, said=2), 2, id="it serves fewer"),
+        pytest.param(
+            adapter((1, SERVE), generation=2),
+            2,
+            id="it is told of fewer, and has never acknowledged",
+        ),
         pytest.param(adapter((3, DRAIN), generation=2, said=1), 0, id="it is told to let go"),
+        pytest.param(
+            adapter((3, DRAIN), generation=2), 3, id="it is to let go, and has never acknowledged"
+        ),
         pytest.param(
             adapter((3, DRAIN), generation=2, said=2, busy=[KEY]), 0, id="it is busy letting go"
         ),

@@ -10,8 +10,8 @@ its ledger has it.
 - A share that is new on a pod has a greater epoch than all that were given for the vpod before its
   epoch was chosen. Writes for several pods are under way at once, and may be late, so those of the
   last moments do not count. After a restore of etcd, only the epochs that pods still have count.
-- A share that stays on a pod keeps its epoch, unless it was drained and is served again, or gets
-  an index that another pod may have had.
+- A share that stays on a pod keeps its epoch, unless it was drained and is served again. With
+  indexes, its epoch may also grow, and does where it gets one that another pod may have had.
 - In a pool with indexes, a share has as many as vreplicas, each below the vpod's number of them.
 
 Once all is at rest, each assignment is that of its pod's ledger, and counts the vreplicas that the
@@ -92,15 +92,8 @@ class AssignmentChecker(Checker):
                 last = self._last_epoch(key)
                 if epoch <= last and not self._two_lead():
                     self._violated(f"{key} came to {pod.name} with epoch {epoch}, after {last}")
-            elif epoch != had["epoch"] and not (
-                epoch > had["epoch"] and _indexes(share) and self._is_newer_given(key, had)
-            ):
+            elif epoch < had["epoch"] or (epoch > had["epoch"] and not _indexes(share)):
                 self._violated(f"epoch of {key} on {pod.name} changed while it stayed there")
-
-    def _is_newer_given(self, key: str, share: Mapping[str, Any]) -> bool:
-        """Whether another share of the vpod has a greater epoch: an index may come back from it."""
-        given = self._given.get(key, ())
-        return bool(given and given[-1][1] > share["epoch"])
 
     def _remembered(self, pod: Pod) -> int:
         if self._circumstances.restored():
