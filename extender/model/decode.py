@@ -16,6 +16,7 @@ from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.indexes import INDEXED_SLOTS_MAX
 from extender.model.ledger import EMPTY_LEDGER, decode_ledger
+from extender.model.max_unavailable import ONE_POD, MaxUnavailable, PodLimit
 from extender.model.node_fit import (
     REPELLING,
     TAINTS_OF_CONDITION,
@@ -477,7 +478,35 @@ def _handoff(obj: Json) -> Handoff | None:
             obj, kind, (*where, "drainTimeoutSeconds"), default.drain_timeout_s, 1
         ),
         lease_s=_count(obj, kind, (*where, "leaseSeconds"), default.lease_s, LEASE_MIN_S),
+        max_unavailable=_max_unavailable(obj),
     )
+
+
+_PERCENTAGE: Final = re.compile(r"(100|[1-9][0-9]?)%")
+
+
+def _max_unavailable(obj: Json) -> MaxUnavailable | None:
+    """spec.handoff.maxUnavailable, None if it is absent."""
+    if not isinstance(value_at(obj, ("spec", "handoff", "maxUnavailable")), dict):
+        return None
+    pool, per_vpod = _pod_limit(obj, "pool"), _pod_limit(obj, "perVPod")
+    return MaxUnavailable(pool=pool or ONE_POD, per_vpod=per_vpod)
+
+
+def _pod_limit(obj: Json, name: str) -> PodLimit | None:
+    kind, where = "AdapterPool", ("spec", "handoff", "maxUnavailable", name)
+    value = value_at(obj, where)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return PodLimit(_count(obj, kind, where, ONE_POD.number, 1))
+    if not _PERCENTAGE.fullmatch(value):
+        raise InvalidObject(
+            _subject(obj, kind),
+            ".".join(where),
+            f"must be an integer, or a percentage from 1% to 100%, not {safe_repr(value, 80)}",
+        )
+    return PodLimit(int(value[:-1]), is_percentage=True)
 
 
 def _rollout(obj: Json) -> Rollout:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.lab.apiserver.schema import problems
 from extender.model.decode import pool_from
 from extender.model.errors import InvalidObject
+from extender.model.max_unavailable import MaxUnavailable, PodLimit
 from extender.model.objects import AdapterPool, Handoff, HandoffMode, Identity
 
 CRD = Path(__file__).parents[2] / "manifests" / "crds" / "adapterpools.yaml"
@@ -46,6 +48,22 @@ def a_pool(**spec: object) -> AdapterPool:
             False,
             id="timeouts",
         ),
+        pytest.param(
+            {"handoff": {"mode": "Overlap", "maxUnavailable": {}}},
+            Handoff(mode=HandoffMode.OVERLAP, max_unavailable=MaxUnavailable()),
+            True,
+            id="maxUnavailable, empty: one pod of the pool",
+        ),
+        pytest.param(
+            {"handoff": {"maxUnavailable": {"pool": "10%", "perVPod": 2}}},
+            Handoff(
+                max_unavailable=MaxUnavailable(
+                    pool=PodLimit(10, is_percentage=True), per_vpod=PodLimit(2)
+                )
+            ),
+            False,
+            id="maxUnavailable, which mode None ignores",
+        ),
     ],
 )
 def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, hands_over: bool):
@@ -56,6 +74,18 @@ def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, hands_over
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
+        ("maxUnavailable.pool", 0, "must be an integer from 1 to 2147483647, not 0"),
+        (
+            "maxUnavailable.pool",
+            "0%",
+            "must be an integer, or a percentage from 1% to 100%, not '0%'",
+        ),
+        (
+            "maxUnavailable.perVPod",
+            "two",
+            "must be an integer, or a percentage from 1% to 100%, not 'two'",
+        ),
+        ("maxUnavailable.perVPod", True, "must be an integer from 1 to 2147483647, not True"),
         ("mode", "overlap", "must be one of None, Overlap, Exclusive, not 'overlap'"),
         ("identity", "indexed", "must be one of Counted, Indexed, not 'indexed'"),
         ("prepareTimeoutSeconds", 0, "must be an integer from 1 to 2147483647, not 0"),
@@ -65,8 +95,9 @@ def test_it_is_read(spec: dict[str, object], handoff: Handoff | None, hands_over
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object, problem: str):
+    outer, _, inner = field.partition(".")
     with pytest.raises(InvalidObject) as caught:
-        a_pool(handoff={field: value})
+        a_pool(handoff={outer: {inner: value} if inner else value})
     assert str(caught.value) == f"AdapterPool k/p: spec.handoff.{field}: {problem}"
 
 
@@ -91,8 +122,22 @@ def test_the_schema_has_the_identities_of_the_code():
 
 
 def test_the_schema_has_the_defaults_of_the_code():
-    defaults = {name: each["default"] for name, each in schema().items()}
+    defaults = {n: each["default"] for n, each in schema().items() if "default" in each}
     assert a_pool(handoff=defaults).handoff == Handoff()
+    limits = schema()["maxUnavailable"]["properties"]
+    defaults = {n: each["default"] for n, each in limits.items() if "default" in each}
+    assert a_pool(handoff={"maxUnavailable": defaults}).max_unavailable == MaxUnavailable()
+
+
+@pytest.mark.parametrize("value", [1, 2147483647, "1%", "99%", "100%", 0, "0%", "101%", "5", "%"])
+def test_the_schema_admits_the_limits_that_are_decoded(value: int | str):
+    one = schema()["maxUnavailable"]["properties"]["pool"]
+    admitted = next(problems(value, one, "pool"), None) is None
+    try:
+        decoded = bool(a_pool(handoff={"maxUnavailable": {"pool": value}}))
+    except InvalidObject:
+        decoded = False
+    assert admitted == decoded
 
 
 @pytest.mark.parametrize("field", ["prepareTimeoutSeconds", "drainTimeoutSeconds"])

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
-from tests.mutants.evictions import EVICTIONS, ROLLOUTS
+from tests.mutants.evictions import EVICTIONS, MAX_UNAVAILABLE, ROLLOUTS
 from tests.mutants.exclusive import EXCLUSIVE
 from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.indexed import INDEXED
@@ -32,4 +32,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *CERTIFICATES,
     *EVICTIONS,
     *ROLLOUTS,
+    *MAX_UNAVAILABLE,
 )

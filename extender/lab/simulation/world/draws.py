@@ -91,6 +91,8 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         pools = tuple(_perhaps_indexed(pool, dice) for pool in pools)
         dice = random.Random(f"{seed}/rollout")
         pools = tuple(_with_rollout(pool, dice) for pool in pools)
+        dice = random.Random(f"{seed}/maxUnavailable")
+        pools = tuple(_with_max_unavailable(pool, dice) for pool in pools)
         scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
@@ -140,6 +142,16 @@ def _with_rollout(pool: Obj, rng: random.Random) -> Obj:
     if not hands_over or pool["handoff"]["mode"] == "None":
         return pool
     return {**pool, "rollout": {"strategy": "HandedOver", "surge": surge}}
+
+
+def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool; planned events of half of those that hand shares over have a limit."""
+    limited, most = rng.random() < 0.5, rng.choice((1, 2, 3, "25%", "50%"))
+    per_vpod = rng.choice((None, None, 1, 2, "50%"))
+    if not limited or pool["handoff"]["mode"] == "None":
+        return pool
+    limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}
+    return {**pool, "handoff": {**pool["handoff"], "maxUnavailable": limits}}
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:
