@@ -128,7 +128,7 @@ class Checkers:
         """Describe what is not correct yet. An empty list means settled."""
         return [
             *self.stored.differences(),
-            *load_differences(self.pools),
+            *load_differences(self.pools, self.pods.values()),
             *self._assignments.differences(),
         ]
 
