@@ -117,7 +117,9 @@ class Cluster:
     def _open_network(self) -> None:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         for node in self.nodes:
-            subprocess.run(["ip", "address", "add", f"{node.address}/32", "dev", "lo"], check=True)
+            subprocess.run(
+                ["ip", "address", "replace", f"{node.address}/32", "dev", "lo"], check=True
+            )
 
     async def start_node(self, node: Node, images: list[Path]) -> None:
         """Starts a node, new or lost."""
