@@ -192,16 +192,19 @@ def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool
 
 
 def move_away(state: ClusterState, count: int) -> int:
-    """Make at most so many moves that give the vpod room, in as many periods as it takes."""
+    """Make at most so many moves that give the vpod room, in as many periods as it takes. Return
+    how many were made.
+    """
     pool, made = state.pool(POOL), 0
-    while made < count:
+    for key, vpod in list(pool.vpods.items()):
+        if pool.placed_vreplicas(key):
+            commit(state, pool, [place(pool, vpod)])  # the evictor moves only what is published
+    for _ in range(count):
         plan = MovePlan(pool, Limits(budget=count - made))
         plan.rooms_for(KEY)
-        if not plan.moves:
-            break
         for decision in relocations(pool, plan.moves):
             commit(state, pool, [decision])
-            made += len(decision.moves)
+            made += sum(move.vreplicas for move in decision.moves)
     return made
 
 
