@@ -4,7 +4,8 @@ what the pod carries, in pools that hand shares over.
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
 node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
 places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. It is allowed
-too once the deadline has passed since the first attempt.
+too once the deadline has passed since the first attempt, or since the leader has given the pod its
+turn in a pool with ``spec.handoff.maxUnavailable``.
 
 The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
@@ -18,11 +19,11 @@ from typing import Final
 
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.kube.first_errors import describe_error
-from extender.model import names
 from extender.model.counted import counted
 from extender.model.decode import pod_from
 from extender.model.errors import InvalidObject
-from extender.model.eviction import Eviction, deadline_s, encode_eviction, eviction_of
+from extender.model.eviction import Eviction, eviction_of, mark_patch
+from extender.model.max_unavailable import MaxUnavailable
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.model.reading import mapping, text
 from webhook.caches import WebhookCaches
@@ -72,33 +73,34 @@ class Evictions:
         known, now_s = eviction_of(pod), self._now()
         if known is None or not known.is_fresh(now_s):
             known = None
-        elif now_s - known.first_s > deadline_s(pool):
+        elif now_s > known.ends_at_s(pool):
             why = (
                 f"pod {pod.key} is evicted with {_carried(pod)}: they were not handed over in time"
             )
             _log.warning("%s", why)
             return Verdict(warnings=(why,))
         if not is_dry_run(request):
-            await self._mark(pod, known, now_s)
+            await self._mark(pod, pool, known, now_s)
+        if pool.limits_evictions and (known is None or known.waits_in(pool)):
+            return denied(_waits(pod, pool), code=429)
         return denied(
             f"pod {pod.key} of AdapterPool {pool.key} still has {_carried(pod)} to hand over to "
             f"other pods; once that is done its eviction succeeds, so try again",
             code=429,
         )
 
-    async def _mark(self, pod: AdapterPod, known: Eviction | None, now_s: float) -> None:
+    async def _mark(
+        self, pod: AdapterPod, pool: AdapterPool, known: Eviction | None, now_s: float
+    ) -> None:
         """Write that somebody tries to evict the pod. Raises ApiError if it is not known before."""
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
-        metadata = {
-            "uid": pod.uid,
-            "annotations": {names.EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
-        }
+        # The leader may give the pod its turn at the same time.
+        races = known is not None and pool.limits_evictions
+        patch = mark_patch(pod, mark, same_version=races)
         try:
-            await self._api.patch(
-                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
-            )
+            await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE)
         except ApiError as error:
             if known is None:
                 raise
@@ -115,6 +117,18 @@ def is_dry_run(request: AdmissionRequest) -> bool:
     """Whether nothing may be written: the request says so, or the Eviction's deleteOptions."""
     options: Mapping[str, object] = mapping(request.object or {}, "deleteOptions")
     return request.dry_run or bool(options.get("dryRun"))
+
+
+def _waits(pod: AdapterPod, pool: AdapterPool) -> str:
+    limits = pool.max_unavailable or MaxUnavailable()
+    most = f"pool: {limits.pool}"
+    if limits.per_vpod is not None:
+        most += f", perVPod: {limits.per_vpod}"
+    return (
+        f"pod {pod.key} of AdapterPool {pool.key} waits for its turn to hand over {_carried(pod)}: "
+        f"spec.handoff.maxUnavailable ({most}) limits how many pods are unavailable at the same "
+        f"time; try again"
+    )
 
 
 def _carried(pod: AdapterPod) -> str:

@@ -22,6 +22,10 @@ pod had before its annotation was removed. ``of`` counts all vreplicas that the 
 not have, that share has a greater epoch than any that was stored before for the same vpod. It stays
 as it is while the pod keeps the share, however many vreplicas it has. See ``Epochs``. Shares of one
 vpod that come to several pods at once have epochs in no certain order, and they may be equal.
+
+In a pool with ``identity: Indexed``, a share has ``indexes``, such as "0-1,5": which of the vpod's
+vreplicas are here (``engine.placing.indexes``). Then the epoch grows whenever the pod gets an index
+that it did not have, because another pod may have had that one.
 """
 
 import re
@@ -34,6 +38,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from extender.model.errors import InvalidObject
+from extender.model.indexes import INDEXED_SLOTS_MAX, indexes_from, indexes_text
 from extender.model.ledger import Ledger
 from extender.model.names import ACKNOWLEDGED_BYTES_MAX, ASSIGNMENT_BYTES_MAX
 from extender.model.reading import Json, decode_json
@@ -48,6 +53,8 @@ class AssignmentTooLarge(ValueError):
 
 SHARE_BYTES_MAX: Final = 1024
 """More bytes than a share takes: its key and the name of its peer have 253 each."""
+INDEXED_SHARE_BYTES_MAX: Final = SHARE_BYTES_MAX + 9 * INDEXED_SLOTS_MAX
+"""The same if it has so many indexes without neighbours, each of up to eight digits."""
 
 
 class ShareState(StrEnum):
@@ -64,7 +71,8 @@ class AssignedShare(NamedTuple):
     """The vreplicas of one vpod that a pod carries. ``of``: all vreplicas of the vpod.
 
     ``peer``: name of a pod that has the share before or after this one. ``deadline``: when a share
-    that is drained is taken away, RFC 3339. ``intent``: why it goes. Each is "" if there is none.
+    that is drained is taken away, RFC 3339. ``intent``: why it goes. ``indexes``: see
+    ``model.indexes``. Each is "" if there is none.
     """
 
     vreplicas: int
@@ -75,6 +83,7 @@ class AssignedShare(NamedTuple):
     peer: str = ""
     deadline: str = ""
     intent: str = ""
+    indexes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,9 @@ class Assignment:
 
 class Telling(NamedTuple):
     """What an adapter is told to do with one share: fields of ``AssignedShare``. ``vreplicas``: not
-    all that the ledger has; None for all.
+    all that the ledger has; None for all. ``indexes``: a set, None in pools without indexes.
+    ``epoch_over``: an epoch that is no greater was given before one of the indexes was another
+    pod's. ``of``: at least so many, because minPodsPerVPod has raised the vpod's number.
     """
 
     state: ShareState = ShareState.SERVE
@@ -101,6 +112,9 @@ class Telling(NamedTuple):
     deadline: str = ""
     intent: str = ""
     vreplicas: int | None = None
+    indexes: int | None = None
+    epoch_over: int = 0
+    of: int = 0
 
 
 def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
@@ -124,8 +138,10 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
     that are new here, for their epoch, or if there is no assignment yet, for its generation.
     ``tell``: (vpod key, what the pod is told now) -> what it is to do. ``lease_s``: see
-    ``Assignment``. A share that is served again
-    after it was drained counts as new: another pod may have served it meanwhile.
+    ``Assignment``.
+
+    A share that is served again after it was drained counts as new: another pod may have served it
+    meanwhile.
     """
     key, uid = pod
     known = before.shares if before is not None else {}
@@ -135,15 +151,19 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     shares = {}
     for vpod, share in ledger.items():
         had, told = known.get(vpod), tellings[vpod]
+        if told.vreplicas == 0:
+            continue
+        wanted = of.get(vpod) or (had.of if had is not None else share.vreplicas)
         shares[vpod] = AssignedShare(
             share.vreplicas if told.vreplicas is None else told.vreplicas,
             share.weight,
-            of.get(vpod) or (had.of if had is not None else share.vreplicas),
+            max(wanted, told.of, (told.indexes or 0).bit_length()),
             had.epoch if had is not None and vpod not in new else epoch,
             told.state,
             told.peer,
             told.deadline,
             told.intent,
+            indexes_text(told.indexes or 0),
         )
     if before is not None and (shares, lease_s) == (before.shares, before.lease_s):
         return None
@@ -152,7 +172,11 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
 
 
 def _is_new(had: AssignedShare | None, told: Telling) -> bool:
-    return had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN)
+    if had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN):
+        return True
+    if told.indexes is None:
+        return False
+    return had.epoch <= told.epoch_over or told.indexes & ~indexes_from(had.indexes) != 0
 
 
 class Epochs:
@@ -201,7 +225,9 @@ def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:
 
 def is_full(assignment_text: str) -> bool:
     """Whether a pod's assignment may have no room for one more share."""
-    return len(assignment_text) > ASSIGNMENT_BYTES_MAX - SHARE_BYTES_MAX
+    indexed = '"indexes":' in assignment_text
+    share = INDEXED_SHARE_BYTES_MAX if indexed else SHARE_BYTES_MAX
+    return len(assignment_text) > ASSIGNMENT_BYTES_MAX - share
 
 
 def encode_assignment(assignment: Assignment) -> str:
@@ -242,7 +268,10 @@ def decode_assignment(text: str | None, uid: str = "") -> Assignment | None:
                 _count(one["of"]),
                 _count(one["epoch"]),
                 ShareState(one["state"]),
-                *(str(one.get(name, "")) for name in ("peer", "deadline", "intent")),
+                str(one.get("peer", "")),
+                str(one.get("deadline", "")),
+                str(one.get("intent", "")),
+                _indexes(one),
             )
             for key, one in plain["shares"].items()
         }
@@ -253,6 +282,13 @@ def decode_assignment(text: str | None, uid: str = "") -> Assignment | None:
     if uid not in {"", told_uid}:
         return None
     return Assignment(generation, pod, told_uid, MappingProxyType(shares), lease_s)
+
+
+def _indexes(share: Json) -> str:
+    text = str(share.get("indexes", ""))
+    if text and indexes_from(text).bit_count() != share["vreplicas"]:
+        raise ValueError
+    return text
 
 
 _GENERATION: Final = re.compile(r'\{"generation":(\d{1,19})[,}]')

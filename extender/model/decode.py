@@ -7,13 +7,16 @@ caller keeps what it had.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final, TypeVar
 
 from extender.model import names
 from extender.model.amounts import amounts_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
+from extender.model.indexes import INDEXED_SLOTS_MAX
 from extender.model.ledger import EMPTY_LEDGER, decode_ledger
+from extender.model.max_unavailable import ONE_POD, MaxUnavailable, PodLimit
 from extender.model.node_fit import (
     REPELLING,
     TAINTS_OF_CONDITION,
@@ -32,6 +35,7 @@ from extender.model.objects import (
     Condition,
     Handoff,
     HandoffMode,
+    Identity,
     LoadTarget,
     Namespace,
     Node,
@@ -64,6 +68,7 @@ SLICE_OBJECTS: Final = 100
 """Objects decoded without a pause, some 5 ms. Probes must be answered in between."""
 
 T = TypeVar("T", AdapterPod, Node)
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 REFUSAL_CHARS_MAX: Final = 300
 """Length of what kube-scheduler says about a pod: one reason for each kind of node."""
@@ -102,6 +107,19 @@ def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: i
     if value is None:
         return default
     return count(value, _subject(obj, kind), ".".join(path), default=default, minimum=minimum)
+
+
+def _one_of(
+    choices: type[_Choice], obj: Json, kind: str, path: tuple[str, ...], default: _Choice
+) -> _Choice:
+    value = text(obj, *path) or default
+    if value not in set(choices):
+        raise InvalidObject(
+            _subject(obj, kind),
+            ".".join(path),
+            f"must be one of {', '.join(choices)}, not {safe_repr(value, 80)}",
+        )
+    return choices(value)
 
 
 def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int:
@@ -442,15 +460,17 @@ def _handoff(obj: Json) -> Handoff | None:
     kind, where, default = "AdapterPool", ("spec", "handoff"), Handoff()
     if not isinstance(value_at(obj, where), dict):
         return None
-    mode = text(obj, *where, "mode") or HandoffMode.NONE
-    if mode not in set(HandoffMode):
+    identity = _one_of(Identity, obj, kind, (*where, "identity"), default.identity)
+    slots = value_at(obj, ("spec", "slotsPerPod"))
+    if identity is Identity.INDEXED and isinstance(slots, int) and slots > INDEXED_SLOTS_MAX:
         raise InvalidObject(
             _subject(obj, kind),
-            "spec.handoff.mode",
-            f"must be one of {', '.join(HandoffMode)}, not {safe_repr(mode, 80)}",
+            "spec.handoff.identity",
+            f"Indexed allows spec.slotsPerPod of at most {INDEXED_SLOTS_MAX}, not {slots}",
         )
     return Handoff(
-        mode=HandoffMode(mode),
+        mode=_one_of(HandoffMode, obj, kind, (*where, "mode"), HandoffMode.NONE),
+        identity=identity,
         prepare_timeout_s=_count(
             obj, kind, (*where, "prepareTimeoutSeconds"), default.prepare_timeout_s, 1
         ),
@@ -458,21 +478,42 @@ def _handoff(obj: Json) -> Handoff | None:
             obj, kind, (*where, "drainTimeoutSeconds"), default.drain_timeout_s, 1
         ),
         lease_s=_count(obj, kind, (*where, "leaseSeconds"), default.lease_s, LEASE_MIN_S),
+        max_unavailable=_max_unavailable(obj),
     )
+
+
+_PERCENTAGE: Final = re.compile(r"(100|[1-9][0-9]?)%")
+
+
+def _max_unavailable(obj: Json) -> MaxUnavailable | None:
+    """spec.handoff.maxUnavailable, None if it is absent."""
+    if not isinstance(value_at(obj, ("spec", "handoff", "maxUnavailable")), dict):
+        return None
+    pool, per_vpod = _pod_limit(obj, "pool"), _pod_limit(obj, "perVPod")
+    return MaxUnavailable(pool=pool or ONE_POD, per_vpod=per_vpod)
+
+
+def _pod_limit(obj: Json, name: str) -> PodLimit | None:
+    kind, where = "AdapterPool", ("spec", "handoff", "maxUnavailable", name)
+    value = value_at(obj, where)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return PodLimit(_count(obj, kind, where, ONE_POD.number, 1))
+    if not _PERCENTAGE.fullmatch(value):
+        raise InvalidObject(
+            _subject(obj, kind),
+            ".".join(where),
+            f"must be an integer, or a percentage from 1% to 100%, not {safe_repr(value, 80)}",
+        )
+    return PodLimit(int(value[:-1]), is_percentage=True)
 
 
 def _rollout(obj: Json) -> Rollout:
     """spec.rollout, the default if it is absent."""
     kind, where, default = "AdapterPool", ("spec", "rollout"), Rollout()
-    strategy = text(obj, *where, "strategy") or default.strategy
-    if strategy not in set(RolloutStrategy):
-        raise InvalidObject(
-            _subject(obj, kind),
-            "spec.rollout.strategy",
-            f"must be one of {', '.join(RolloutStrategy)}, not {safe_repr(strategy, 80)}",
-        )
     return Rollout(
-        strategy=RolloutStrategy(strategy),
+        strategy=_one_of(RolloutStrategy, obj, kind, (*where, "strategy"), default.strategy),
         surge=_count(obj, kind, (*where, "surge"), default.surge),
     )
 

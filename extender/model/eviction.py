@@ -11,6 +11,10 @@ what the pod carries elsewhere. Once nobody has tried again for ``FRESH_S``, the
 
 A rollout (``engine.scaling.rollout``) takes a pod in the same way. The leader itself writes the
 annotation then, with ``"reason": "Rollout"``.
+
+In pools with ``spec.handoff.maxUnavailable``, an eviction waits for its turn
+(``engine.scaling.unavailable``). The leader adds ``"turn"``, since when the pod hands its shares
+over.
 """
 
 from typing import Final, NamedTuple
@@ -18,6 +22,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from extender.model.moves import MoveReason
+from extender.model.names import EVICTING_ANNOTATION
 from extender.model.objects import AdapterPod, AdapterPool, Handoff
 from extender.model.timestamps import epoch_s, timestamp
 
@@ -25,6 +30,8 @@ FRESH_S: Final = 300.0
 """An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
 DEADLINE_MARGIN_S: Final = 60.0
 """Beyond two attempts of a hand-over: their planning may wait for room."""
+TURN_MAX_S: Final = 1800.0
+"""An eviction waits for its turn at most so long."""
 
 
 class Eviction(NamedTuple):
@@ -34,10 +41,22 @@ class Eviction(NamedTuple):
     latest_s: float
     reason: MoveReason = MoveReason.EVICTED
     """``EVICTED`` or ``ROLLOUT``."""
+    turn_s: float | None = None
+    """When the leader has given it its turn, None if it has not. A rollout needs none."""
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether somebody still tries."""
         return now_s - self.latest_s < FRESH_S
+
+    def waits_in(self, pool: AdapterPool) -> bool:
+        """Whether it waits for its turn."""
+        return pool.limits_evictions and self.turn_s is None and self.reason is MoveReason.EVICTED
+
+    def ends_at_s(self, pool: AdapterPool) -> float:
+        """When the pod goes, whatever it still has."""
+        if self.waits_in(pool):
+            return self.first_s + TURN_MAX_S + deadline_s(pool)
+        return (self.first_s if self.turn_s is None else self.turn_s) + deadline_s(pool)
 
 
 def longest_s(handoff: Handoff) -> float:
@@ -48,8 +67,8 @@ def longest_s(handoff: Handoff) -> float:
 
 
 def deadline_s(pool: AdapterPool) -> float:
-    """For how long after the first attempt an eviction waits for the hand-over: for a second one,
-    too, if an adapter did not get ready in time for the first.
+    """For how long after the first attempt, or its turn, an eviction waits for the hand-over: for
+    a second one, too, if an adapter did not get ready in time for the first.
     """
     handoff = pool.handoff or Handoff()
     return handoff.prepare_timeout_s + longest_s(handoff) + DEADLINE_MARGIN_S
@@ -60,7 +79,23 @@ def encode_eviction(eviction: Eviction, uid: str) -> str:
     times = {"first": timestamp(eviction.first_s), "latest": timestamp(eviction.latest_s)}
     rollout = eviction.reason is MoveReason.ROLLOUT
     reason = {"reason": str(eviction.reason)} if rollout else {}
-    return orjson.dumps({"uid": uid, **times, **reason}).decode()
+    turn = {"turn": timestamp(eviction.turn_s)} if eviction.turn_s is not None else {}
+    return orjson.dumps({"uid": uid, **times, **reason, **turn}).decode()
+
+
+def mark_patch(
+    pod: AdapterPod, eviction: Eviction, *, same_version: bool = False
+) -> dict[str, object]:
+    """The merge patch that writes the annotation. It applies only to this pod, not to the next one
+    of its name. ``same_version``: and only if nobody has changed the pod.
+    """
+    metadata: dict[str, object] = {
+        "uid": pod.uid,
+        "annotations": {EVICTING_ANNOTATION: encode_eviction(eviction, pod.uid)},
+    }
+    if same_version:
+        metadata["resourceVersion"] = pod.resource_version
+    return {"metadata": metadata}
 
 
 def eviction_of(pod: AdapterPod) -> Eviction | None:
@@ -75,13 +110,18 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
             return None
         first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
         rollout = plain.get("reason") == MoveReason.ROLLOUT
+        turn_s = epoch_s(str(plain["turn"]), -1.0) if "turn" in plain else None
     except (ValueError, TypeError, KeyError):
         return None
     reason = MoveReason.ROLLOUT if rollout else MoveReason.EVICTED
-    return Eviction(first_s, latest_s, reason) if 0 <= first_s <= latest_s else None
+    if not 0 <= first_s <= latest_s or (turn_s is not None and turn_s < 0):
+        return None
+    return Eviction(first_s, latest_s, reason, turn_s)
 
 
-def evicted_for(pod: AdapterPod) -> MoveReason | None:
-    """Why the pod is to go, as its annotation says: ``EVICTED`` or ``ROLLOUT``. None: it stays."""
-    eviction = eviction_of(pod)
-    return eviction.reason if eviction is not None else None
+def evicted_for(pod: AdapterPod, pool: AdapterPool) -> MoveReason | None:
+    """Why the pod is to hand its shares over and go: ``EVICTED`` or ``ROLLOUT``. None: it stays, or
+    waits for its turn.
+    """
+    eviction = eviction_of(pod) if pool.hands_over else None
+    return None if eviction is None or eviction.waits_in(pool) else eviction.reason

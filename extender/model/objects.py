@@ -15,6 +15,7 @@ from typing import Final
 from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
+from extender.model.max_unavailable import MaxUnavailable
 from extender.model.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
@@ -381,6 +382,15 @@ LEASE_MIN_S: Final = 5
 """An adapter acknowledges three times in a lease, and needs some time for that."""
 
 
+class Identity(StrEnum):
+    """What tells a vpod's vreplicas apart."""
+
+    COUNTED = "Counted"
+    """Nothing: adapters are told how many they have."""
+    INDEXED = "Indexed"
+    """Each has an index, from 0 on: adapters are told which they have."""
+
+
 class HandoffMode(StrEnum):
     """What a planned move waits for."""
 
@@ -397,12 +407,15 @@ class Handoff:
     """spec.handoff: adapters are told their shares, and acknowledge them."""
 
     mode: HandoffMode = HandoffMode.NONE
+    identity: Identity = Identity.COUNTED
     prepare_timeout_s: int = 30
     """After that, a move whose destination is not ready is taken back."""
     drain_timeout_s: int = 60
     """After that, a share that its adapter does not let go is taken away."""
     lease_s: int = 30
     """With EXCLUSIVE: an adapter that has not acknowledged for so long has stopped."""
+    max_unavailable: MaxUnavailable | None = None
+    """None: a rollout takes one pod at a time, and evictions do not wait for each other."""
 
 
 class RolloutStrategy(StrEnum):
@@ -482,9 +495,24 @@ class AdapterPool:
         return self.handoff is not None and self.handoff.mode is not HandoffMode.NONE
 
     @property
+    def limits_evictions(self) -> bool:
+        """Whether evictions wait for their turn (``engine.scaling.unavailable``)."""
+        return self.hands_over and self.max_unavailable is not None
+
+    @property
+    def max_unavailable(self) -> MaxUnavailable | None:
+        """spec.handoff.maxUnavailable."""
+        return self.handoff.max_unavailable if self.handoff is not None else None
+
+    @property
     def is_exclusive(self) -> bool:
         """Whether a vpod's adapters never serve more together than it publishes."""
         return self.handoff is not None and self.handoff.mode is HandoffMode.EXCLUSIVE
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether adapters are told which of a vpod's vreplicas they have."""
+        return self.handoff is not None and self.handoff.identity is Identity.INDEXED
 
     @property
     def lease_s(self) -> int:

@@ -379,6 +379,7 @@ class Service:
                 acknowledge=self.acknowledge_verb(load),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
                 routable=self.committer.hand_overs.routable,
+                told_indexes=self.committer.hand_overs.indexed.told,
                 seen_version=self.informers.vpods_seen_version,
                 health=self.health,
                 rng=self._rng,

@@ -14,6 +14,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import counted, counted_are
+from extender.model.eviction import eviction_of
 from extender.model.moves import MoveReason
 from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
@@ -216,9 +217,7 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
         yield f"its ledger cannot be read: {pod.ledger_error}"
     if pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
-    if known.draining:
-        why = _WHY_DRAINED[known.evicted]
-        yield f"{why}: what it carries goes wherever there is room"
+    yield from _drained(pool, known, pod)
     if known.pending:
         ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
         kept = len(ledger) - len(planned.keys() - known.claims.keys())
@@ -228,6 +227,16 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
                 f"and gets {counted(sum(planned.values()), 'vreplica')} that wait, of "
                 f"{counted(len(planned), 'vpod')}"
             )
+
+
+def _drained(pool: PoolState, known: PodClaims, pod: AdapterPod) -> Iterator[str]:
+    """Why the pod is drained, or will be."""
+    if known.draining:
+        why = _WHY_DRAINED[known.evicted]
+        yield f"{why}: what it carries goes wherever there is room"
+    eviction, adapter_pool = eviction_of(pod), pool.adapter_pool
+    if eviction is not None and adapter_pool is not None and eviction.waits_in(adapter_pool):
+        yield "somebody evicts it: it waits for its turn (spec.handoff.maxUnavailable)"
 
 
 _WHY_DRAINED: Final = {

@@ -13,10 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.engine.placing.plan import Decision
-from extender.engine.rebalance.move_plan import Limits
+from extender.engine.rebalance.move_plan import Limits, placed_by_moves
 from extender.engine.rebalance.moves import Advice, by_profile, plan_moves
 from extender.engine.rebalance.relocation import relocations
-from extender.engine.scaling.room_first import placed_by_moves
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
@@ -154,8 +153,10 @@ def _make_room_first(state: ClusterState, pool: PoolState) -> list[Move]:
     """Make the moves that a pool tries before it grows. Return them."""
     allows = partial(state.selects, pool.key)
     plan = plan_scale(pool, allows)
-    waiting = placed_by_moves(pool, allows, plan) if plan is not None and pool.unplaced else []
-    if not waiting:
+    if plan is None or not pool.unplaced:
+        return []
+    waiting = waiting_without_growth(pool, allows, plan)
+    if not placed_by_moves(pool, waiting):
         return []
     limits = Limits(budget=MOVES_AT_ONCE, emptying=0)
     return _carry_out(state, pool, plan_moves(pool, limits, Advice(waiting=waiting)))

@@ -26,10 +26,12 @@ from extender.model.assignment import (
     encode_acknowledged,
     encode_assignment,
     fitting,
+    is_full,
     left_to_do,
     next_assignment,
 )
 from extender.model.errors import InvalidObject
+from extender.model.indexes import indexes_from, indexes_text
 from extender.model.ledger import Ledger, Share
 from extender.model.names import ASSIGNMENT_BYTES_MAX
 
@@ -107,6 +109,32 @@ class TestNextAssignment:
         after = next_assignment(None, POD, {"t/a": Share(3)}, {}, lambda: 9, lambda *_: fewer)
         assert after == assigned(9, a=AssignedShare(2, 1, 3, 9))
 
+    @pytest.mark.parametrize(
+        ("had", "indexes", "over", "share"),
+        [
+            pytest.param("0-2", "0-2", 0, AssignedShare(3, 1, 8, 7), id="the same"),
+            pytest.param("0-3", "0-2", 0, AssignedShare(3, 1, 8, 7), id="fewer"),
+            pytest.param("0-1", "0-2", 0, AssignedShare(3, 1, 8, 9), id="one more"),
+            pytest.param("", "0-2", 0, AssignedShare(3, 1, 8, 9), id="the pool gets indexes"),
+            pytest.param("0-2", "0-2", 7, AssignedShare(3, 1, 8, 9), id="one comes back"),
+            pytest.param("0-1,9", "0-1,9", 0, AssignedShare(3, 1, 10, 7), id="the vpod shrinks"),
+        ],
+    )
+    def test_its_epoch_grows_with_each_index_that_may_have_been_another_pods(
+        self, had: str, indexes: str, over: int, share: AssignedShare
+    ):
+        known = AssignedShare(len(had) or 3, 1, 8, 7, indexes=had)
+        telling = Telling(vreplicas=3, indexes=indexes_from(indexes), epoch_over=over)
+        after = next_assignment(
+            assigned(4, a=known._replace(weight=2)),
+            POD,
+            {"t/a": Share(3)},
+            {"t/a": 8},
+            lambda: 9,
+            lambda *_: telling,
+        )
+        assert after == assigned(5, a=share._replace(indexes=indexes))
+
     def test_it_is_told_anew_when_its_pool_becomes_exclusive(self):
         before = assigned(4, a=AssignedShare(3, 1, 8, 7))
         after = next_assignment(before, POD, {"t/a": Share(3)}, {"t/a": 8}, lambda: 9, lease_s=30)
@@ -165,6 +193,15 @@ def stored_epochs(*epochs: int) -> Assignment:
     return Assignment(1, *POD, {str(epoch): AssignedShare(1, 1, 1, epoch) for epoch in epochs})
 
 
+def with_or_without_indexes(share: AssignedShare) -> st.SearchStrategy[AssignedShare]:
+    some = st.sets(st.integers(0, 99), min_size=1).map(
+        lambda members: share._replace(
+            vreplicas=len(members), indexes=indexes_text(sum(1 << index for index in members))
+        )
+    )
+    return st.just(share) | some
+
+
 class TestAnnotations:
     @given(
         st.dictionaries(
@@ -177,7 +214,8 @@ class TestAnnotations:
                 st.integers(0, 2**63 - 1),
                 st.sampled_from(ShareState),
                 *[st.text(max_size=20)] * 3,
-            ),
+                indexes=st.just(""),
+            ).flatmap(with_or_without_indexes),
             max_size=5,
         ),
         st.integers(1, 2**63 - 1),
@@ -226,6 +264,13 @@ class TestAnnotations:
         }
         assert decode_assignment(text) == replace(assigned(42), lease_s=30)
 
+    def test_indexes_stand_only_where_there_are_some(self):
+        share = AssignedShare(3, 1, 8, 7, indexes="0-1,5")
+        text = encode_assignment(assigned(42, a=share, b=AssignedShare(1, 1, 1, 8)))
+        found = json.loads(text)["shares"]
+        assert found["t/a"]["indexes"] == "0-1,5"
+        assert "indexes" not in found["t/b"]
+
     def test_one_that_an_earlier_version_has_written_is_read(self):
         text = (
             '{"generation":42,"pod":"adapters/dispatcher-3","uid":"uid-3","shares":'
@@ -248,6 +293,10 @@ class TestAnnotations:
             '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": 3}}',
             '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": {"vreplicas": 1, '
             '"weight": 1, "of": 1, "epoch": 1, "state": "Dance"}}}',
+            '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": {"vreplicas": 1, '
+            '"weight": 1, "of": 4, "epoch": 1, "state": "Serve", "indexes": "0-1"}}}',
+            '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": {"vreplicas": 1, '
+            '"weight": 1, "of": 4, "epoch": 1, "state": "Serve", "indexes": "one"}}}',
         ],
     )
     def test_a_text_of_somebody_else_is_no_assignment(self, text):
@@ -269,6 +318,12 @@ class TestAnnotations:
         assert len(encode_assignment(kept)) <= ASSIGNMENT_BYTES_MAX
         with pytest.raises(AssignmentTooLarge):
             encode_assignment(longer)
+
+    def test_one_with_indexes_is_full_earlier_because_a_share_may_be_longer(self):
+        long = AssignedShare(3, 1, 8, 7, indexes="0-1,5")
+        text = encode_assignment(assigned(42, a=long)).ljust(ASSIGNMENT_BYTES_MAX - 5_000)
+        assert is_full(text)
+        assert not is_full(text.replace("indexes", "INDEXES"))
 
     def test_all_are_kept_where_they_fit(self):
         few = assigned(1, a=AssignedShare(1, 1, 1, 1))

@@ -21,7 +21,7 @@ EVICTIONS = (
     Mutant(
         "an eviction waits for ever",
         _WEBHOOK,
-        "elif now_s - known.first_s > deadline_s(pool):",
+        "elif now_s > known.ends_at_s(pool):",
         "elif False:",
         "an adapter that never lets go would keep a node from being drained",
         (f"{_ANSWERS}test_an_eviction_is_allowed_once_its_deadline_has_passed",),
@@ -52,16 +52,16 @@ EVICTIONS = (
     ),
     Mutant(
         "a pool without the mode drains what is marked",
-        "extender/engine/state/pool_pods.py",
-        "and self.adapter_pool.hands_over",
-        "",
+        "extender/model/eviction.py",
+        "eviction = eviction_of(pod) if pool.hands_over else None",
+        "eviction = eviction_of(pod)",
         "only the hand-over makes a drain for an eviction safe",
         (f"{_DRAINS}test_a_pool_without_the_mode_ignores_the_annotation",),
     ),
     Mutant(
         "a late adapter of an evicted pod is tried again after the cool-down",
         "extender/service/placing/handovers.py",
-        "if known.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
+        "if hand_over.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
         "if False:",
         "the eviction would be allowed before the second attempt",
         (
@@ -102,16 +102,16 @@ ROLLOUTS = (
     Mutant(
         "a rollout evicts a pod that still has shares",
         _ROLLOUT,
-        "if empty or overdue:",
-        "if True:",
+        "goes=empty or overdue",
+        "goes=True",
         "its shares would be down until its ordinal is back",
         (f"{_ROLLS}test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere",),
     ),
     Mutant(
         "a rollout goes on while a new pod is not Ready",
         _ROLLOUT,
-        "if not known.serving and not _is_old(pod, stateful_set):",
-        "if False:",
+        "elif not known.serving and not _is_old(pod, stateful_set):",
+        "elif False:",
         "a broken image would take one pod after the other",
         (f"{_ROLLS}test_a_rollout_whose_first_new_pod_does_not_get_ready_stops_and_is_told",),
     ),
@@ -152,10 +152,95 @@ ROLLOUTS = (
     ),
     Mutant(
         "a rollout does not wait for an eviction",
-        _ROLLOUT,
-        "if known.evicted is not None:",
-        "if False:",
+        "extender/engine/scaling/unavailable.py",
+        "or known.evicted is not None",
+        "",
         "planned events together would take more than one pod",
         (f"{_ROLLS}test_a_rollout_waits_for_an_eviction_of_another_pod",),
+    ),
+)
+
+_UNAVAILABLE = "extender/engine/scaling/unavailable.py"
+_TURNS = "tests/engine/scaling/test_unavailable.py::"
+_STEPS = "tests/engine/scaling/test_rollout.py::"
+_SIMULATED = "simulate --seed 1 --seeds 1 --events 60 --profile tests/mutants/max_unavailable.yaml"
+
+MAX_UNAVAILABLE = (
+    Mutant(
+        "maxUnavailable of the pool limits nothing",
+        _UNAVAILABLE,
+        "if len(self._names) >= self.most:",
+        "if False:",
+        "I8: planned events together would take more pods than the owner of the pool allows",
+        (
+            f"{_TURNS}test_evictions_get_their_turns_in_the_order_of_their_first_attempts",
+            f"{_STEPS}test_without_the_option_one_pod_follows_the_other",
+            _SIMULATED,
+        ),
+    ),
+    Mutant(
+        "maxUnavailable of a vpod limits nothing",
+        _UNAVAILABLE,
+        "if taken >= most:",
+        "if False:",
+        "I8: all pods of one vpod could be handed over at the same time",
+        (
+            f"{_TURNS}test_the_pods_of_one_vpod_have_a_limit_of_their_own",
+            f"{_STEPS}test_pods_of_one_vpod_are_not_replaced_side_by_side_if_it_has_a_limit",
+        ),
+    ),
+    Mutant(
+        "a pod that has been taken is not counted before the watch shows it",
+        _UNAVAILABLE,
+        "self._names.add(known.name)",
+        "pass",
+        "I8: one look would take all pods that wait",
+        (
+            f"{_TURNS}test_evictions_get_their_turns_in_the_order_of_their_first_attempts",
+            f"{_STEPS}test_as_many_as_the_pool_allows_are_handed_over_side_by_side",
+        ),
+    ),
+    Mutant(
+        "pods that are not Ready do not count",
+        _UNAVAILABLE,
+        "if known is None or not known.serving or known.evicted is not None:",
+        "if known is not None and known.evicted is not None:",
+        "a pod that is replaced would make place for the next before it is back",
+        (f"{_TURNS}test_a_pod_that_is_unavailable_for_any_reason_counts",),
+    ),
+    Mutant(
+        "an eviction waits for its turn for ever",
+        _UNAVAILABLE,
+        "if now_s - eviction.first_s < TURN_MAX_S and unavailable.why_not(known):",
+        "if unavailable.why_not(known):",
+        "a pod that does not come back would hold up kubectl drain for ever",
+        (f"{_TURNS}test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case",),
+    ),
+    Mutant(
+        "an eviction that waits is handed over all the same",
+        "extender/model/eviction.py",
+        "pool.limits_evictions and self.turn_s is None and self.reason is MoveReason.EVICTED",
+        "False",
+        "I8: the webhook alone would decide how many pods go",
+        (
+            f"{_TURNS}test_a_pod_that_waits_for_its_turn_stays_as_it_is",
+            f"{_DRAINS}test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselves",
+        ),
+    ),
+    Mutant(
+        "the webhook overwrites the leader's turn",
+        _WEBHOOK,
+        "races = known is not None and pool.limits_evictions",
+        "races = False",
+        "the turn would be given again, and the deadline begin anew",
+        (f"{_ANSWERS}test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one",),
+    ),
+    Mutant(
+        "a rollout takes more pods than have room elsewhere",
+        _ROLLOUT,
+        "if left < 0 and (going or chosen):",
+        "if False:",
+        "their shares would wait for room until the deadline, and then be down",
+        (f"{_STEPS}test_only_what_has_room_elsewhere_is_handed_over",),
     ),
 )

@@ -15,7 +15,7 @@ EXCLUSIVE = (
     Mutant(
         "what is taken away may be served elsewhere at once",
         _HOLDERS,
-        "return Held(before, until)",
+        "return had._replace(until=until)",
         "return None",
         "I6: the adapter has not heard of it",
         (_LATE, f"{_POOL}test_the_shares_of_a_lost_pod_are_served_elsewhere_a_lease_later"),
@@ -23,7 +23,7 @@ EXCLUSIVE = (
     Mutant(
         "an adapter that was told to let go has let go",
         _HOLDERS,
-        "None if adapter.has_done(vpod) else Held(max(before, told.vreplicas))",
+        "None if adapter.has_done(vpod) else both",
         "None",
         "I6: it still works",
         (_HELD, f"{_POOL}test_a_moved_share_is_prepared_drained_and_only_then_served"),
@@ -31,15 +31,15 @@ EXCLUSIVE = (
     Mutant(
         "an adapter that was told of fewer serves fewer",
         _HOLDERS,
-        "told.vreplicas if adapter.has_done(vpod) else max(before, told.vreplicas)",
-        "told.vreplicas",
+        "told if adapter.has_done(vpod) else both",
+        "told",
         "I6: it still serves what it had",
         (_HELD, f"{_POOL}test_of_a_part_that_moves_no_more_is_served_together"),
     ),
     Mutant(
         "a pod that is gone has stopped",
         _HOLDERS,
-        "None if stopped else Held(held.vreplicas, until)",
+        "None if stopped else held._replace(until=until)",
         "None",
         "I6: a forced deletion stops no process",
         (f"{_POOL}test_an_ordinal_that_comes_back_serves_once_the_pod_before_it_has_stopped",),
@@ -55,7 +55,7 @@ EXCLUSIVE = (
     Mutant(
         "what is being written is not held",
         _HOLDERS,
-        "pod.asked[vpod] = share.vreplicas",
+        "pod.asked[vpod] = asked",
         "pass",
         "I6: a write whose answer is lost arrives",
         (f"{_TEST}test_what_is_being_written_counts_until_the_pods_assignment_is_another_one",),
@@ -110,5 +110,13 @@ EXCLUSIVE = (
             "tests/service/placing/test_handovers.py::"
             "test_a_pod_whose_ledger_has_more_than_it_gets_is_waited_for_too",
         ),
+    ),
+    Mutant(
+        "what a vpod publishes in its former pool may be served here",
+        _SHARES,
+        "if state.is_member(state.pods[name])",
+        "if claim",
+        "I6 (seed 415 of pools that move a lot): it is served there",
+        (f"{_POOL}test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too",),
     ),
 )

@@ -7,9 +7,10 @@ from typing import Final
 from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
-from tests.mutants.evictions import EVICTIONS, ROLLOUTS
+from tests.mutants.evictions import EVICTIONS, MAX_UNAVAILABLE, ROLLOUTS
 from tests.mutants.exclusive import EXCLUSIVE
 from tests.mutants.handing_over import HANDING_OVER
+from tests.mutants.indexed import INDEXED
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
@@ -26,8 +27,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *PLAN,
     *BALANCING,
     *EXCLUSIVE,
+    *INDEXED,
     *HANDING_OVER,
     *CERTIFICATES,
     *EVICTIONS,
     *ROLLOUTS,
+    *MAX_UNAVAILABLE,
 )

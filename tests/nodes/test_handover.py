@@ -13,7 +13,14 @@ from extender.kube.api import Obj
 from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.cluster import NAMESPACE, Cluster
 from tests.nodes.measurements import Measurements
-from tests.nodes.workers import Workers, pool_objects, program_objects, unserved_of, vpod_of
+from tests.nodes.workers import (
+    Workers,
+    pool_objects,
+    program_objects,
+    served_twice,
+    unserved_of,
+    vpod_of,
+)
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
@@ -127,6 +134,53 @@ async def test_a_rollout_loses_nothing_where_it_is_handed_over(
     await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
     await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
     assert (lost == 0) == (strategy == "HandedOver"), f"{lost} vreplica-seconds were lost"
+
+
+@pytest.mark.timeout(600)
+async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
+    cluster: Cluster, measurements: Measurements
+):
+    """Their pool is exclusive: what moves is out of service for a moment."""
+    name = "exclusive"
+    workers = Workers(cluster, name)
+    handoff = {
+        "mode": "Exclusive",
+        "identity": "Indexed",
+        "leaseSeconds": 5,
+        "maxUnavailable": {"pool": 2},
+    }
+    spec = {
+        **the_spec("Exclusive"),
+        "handoff": handoff,
+        "maxPods": PODS + 1,
+        "rollout": {"strategy": "HandedOver"},
+    }
+    pool, stateful_set = pool_objects(name, PODS, spec, workers.said)
+    stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    await cluster.apply(pool, stateful_set)
+    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
+    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
+    await asyncio.gather(*map(cluster.create, vpods))
+    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
+
+    async def roll_out() -> None:
+        await cluster.kubectl("rollout", "restart", f"statefulset/{name}", "-n", NAMESPACE)
+        await eventually(partial(rolled_out, workers), 400.0, "all workers are new")
+        await eventually(partial(workers.settled, TOTAL), 60.0, "all are served again")
+
+    lost, took_s = await lost_in(workers, roll_out(), VPODS)
+    what = f"`kubectl rollout restart` of {PODS} workers, two at a time, `handoff.mode: Exclusive`"
+    measurements.add(what, f"{took_s:.1f} s", lost=lost)
+    indexes = [
+        share["indexes"]
+        for shares in (await workers.assigned()).values()
+        for share in shares.values()
+    ]
+    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
+    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
+    wanted = {f"tenant/{name}-{number}": VREPLICAS for number in range(VPODS)}
+    assert served_twice(workers.changes(), wanted) == []
+    assert len(indexes) >= VPODS
 
 
 async def rolled_out(workers: Workers) -> bool:

@@ -1,9 +1,9 @@
 """The program of an adapter container, which says what it serves. It runs with the library in one
 folder.
 
-It appends to a file that outlives the container: each line is JSON with the time, a vpod, and how
-many of its vreplicas are served from then on. A share is served from the end of ``on_serve`` until
-``on_drain`` or ``on_stop`` begins.
+It appends to a file that outlives the container: each line is JSON with the time, a vpod, how many
+of its vreplicas are served from then on, and in a pool with indexes which of them. A share is
+served from the end of ``on_serve`` until ``on_drain`` or ``on_stop`` begins.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ SAID = Path("/said") / os.environ.get("POD", "")
 def say(share: Share, vreplicas: int) -> None:
     """``vreplicas`` of the share are served from now on."""
     line = {"at": time.time(), "vpod": share.key, "vreplicas": vreplicas}
+    if vreplicas and share.indexes:
+        line["indexes"] = share.indexes
     with SAID.open("a") as file:
         file.write(json.dumps(line) + "\n")
 

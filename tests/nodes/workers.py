@@ -116,12 +116,15 @@ def vpod_of(pool: str, name: str, vreplicas: int) -> Obj:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """From ``at`` on (epoch seconds) a pod serves so many vreplicas of a vpod."""
+    """From ``at`` on (epoch seconds) a pod serves so many vreplicas of a vpod; ``indexes``: which,
+    in a pool with indexes.
+    """
 
     at: float
     pod: str
     vpod: str
     vreplicas: int
+    indexes: frozenset[int] = frozenset()
 
 
 def unserved_of(
@@ -143,6 +146,24 @@ def unserved_of(
             before = at
             serving[change.vpod][change.pod] = change.vreplicas
     return lost + missing() * (until - before)
+
+
+def served_twice(changes: Iterable[Served], wanted: Mapping[str, int]) -> list[str]:
+    """Each moment at which more was served than ``wanted`` (vpod -> vreplicas), or an index twice.
+    ``changes`` are in order.
+    """
+    serving: dict[str, dict[str, Served]] = {vpod: {} for vpod in wanted}
+    found = []
+    for change in changes:
+        if change.vpod not in wanted:
+            continue
+        now = serving[change.vpod]
+        now[change.pod] = change
+        indexes = [index for one in now.values() for index in one.indexes]
+        total = sum(one.vreplicas for one in now.values())
+        if total > wanted[change.vpod] or len(indexes) != len(set(indexes)):
+            found.append(f"{change.at}: {now}")
+    return found
 
 
 class Workers:
@@ -173,7 +194,13 @@ class Workers:
     def changes(self) -> list[Served]:
         """What all containers have said, in order, those of former pods included."""
         found = [
-            Served(line["at"], file.name, line["vpod"], line["vreplicas"])
+            Served(
+                line["at"],
+                file.name,
+                line["vpod"],
+                line["vreplicas"],
+                frozenset(line.get("indexes", ())),
+            )
             for file in self.said.iterdir()
             for line in map(json.loads, file.read_text().splitlines())
         ]

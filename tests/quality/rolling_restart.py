@@ -5,10 +5,12 @@ The shipped service, webhook and controllers run in virtual time. Each vpod has 
 adapters are restarted 10 % at a time. A router sends requests to the pod that a vpod publishes,
 some time after it has published it. A request succeeds if the adapter there serves the vpod.
 
-There are three ways to restart a pod:
+There are four ways to restart the pods:
 
 - *handed over*: the pool has ``handoff.mode: Overlap``, and the pod is evicted until that succeeds,
   as by ``kubectl drain``;
+- *rolled out*: the StatefulSet gets a new revision, and the pool has ``rollout.strategy:
+  HandedOver`` and ``handoff.maxUnavailable: {pool: 10%}``;
 - *drained*: the pool hands nothing over. The pod is marked with ``vreplica.dev/unschedulable``, and
   deleted once its ledger is empty;
 - *at once*: the pod is deleted.
@@ -24,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from extender.kube.api import PODS, VPODS, Obj, PatchType, TooManyRequests
+from extender.kube.api import PODS, STATEFULSETS, VPODS, Obj, PatchType, TooManyRequests
 from extender.lab.clock import run_virtual
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster
 from extender.lab.simulation.world.facts import is_ready
@@ -55,8 +57,8 @@ PLACED_MAX_S: Final = 600.0
 BACK_MAX_S: Final = 300.0
 RESTART_MAX_S: Final = 3600.0
 
-HANDED_OVER, DRAINED, AT_ONCE = "handed over", "drained", "at once"
-ROWS: Final = (HANDED_OVER, DRAINED, AT_ONCE)
+HANDED_OVER, ROLLED_OUT, DRAINED, AT_ONCE = "handed over", "rolled out", "drained", "at once"
+ROWS: Final = (HANDED_OVER, ROLLED_OUT, DRAINED, AT_ONCE)
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Router:
             cast("AdapterCallers", None),
             cast("LineStreams", self),
             routable=self._routable,
+            told_indexes=service.committer.hand_overs.indexed.told,
             seen_version=service.informers.vpods_seen_version,
         )
 
@@ -126,13 +129,18 @@ class Router:
 class Scene:
     """One row in its own world."""
 
-    def __init__(self, row: str, pods: int, vpods: int, seed: int) -> None:
+    def __init__(
+        self, row: str, pods: int, vpods: int, seed: int, max_unavailable: str | None
+    ) -> None:
         self.row = row
         self.pods = [f"{NAME}-{ordinal}" for ordinal in range(pods)]
         self.vpods = [(TENANTS[index % 2], f"v{index}") for index in range(vpods)]
-        mode = "Overlap" if row == HANDED_OVER else "None"
+        handoff: Obj = {"mode": "Overlap" if row in (HANDED_OVER, ROLLED_OUT) else "None"}
+        if row == ROLLED_OUT and max_unavailable is not None:
+            handoff["maxUnavailable"] = {"pool": max_unavailable}
         pool = {
-            "handoff": {"mode": mode},
+            "handoff": handoff,
+            **({"rollout": {"strategy": "HandedOver"}} if row == ROLLED_OUT else {}),
             "profile": "spread",
             "rescheduleAfterSeconds": None,
             "minPods": pods,
@@ -152,7 +160,7 @@ class Scene:
             began, moved = loop.time(), self.router.moved
             requests = asyncio.create_task(self._requests())
             async with asyncio.timeout(RESTART_MAX_S):
-                await self._restart_all()
+                await (self._roll_out() if self.row == ROLLED_OUT else self._restart_all())
             self.figures.took_s = loop.time() - began
             self.figures.moved = self.router.moved - moved
             requests.cancel()
@@ -196,6 +204,16 @@ class Scene:
             for _ in range(max(1, round(len(self.pods) * RESTARTED_AT_ONCE))):
                 tasks.create_task(some())
 
+    async def _roll_out(self) -> None:
+        former = {name: self._pod(name)["metadata"]["uid"] for name in self.pods}
+        patch = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+        await self.world.cluster.patch(STATEFULSETS, NS, NAME, patch, patch_type=PatchType.MERGE)
+        await self.world.until(
+            lambda: all(self._is_back(name, uid) for name, uid in former.items()),
+            "all pods are back",
+            RESTART_MAX_S,
+        )
+
     async def _restart(self, name: str) -> None:
         uid = self._pod(name)["metadata"]["uid"]
         ways: dict[str, Callable[[str], Awaitable[None]]] = {
@@ -234,11 +252,15 @@ class Scene:
         return self.world.stored(PODS)[NS, name]
 
 
-def restarted(row: str, pods: int, vpods: int, seed: int = 0) -> Figures:
-    """Restart all pods of a pool in one of the ``ROWS``."""
+def restarted(
+    row: str, pods: int, vpods: int, seed: int = 0, *, max_unavailable: str | None = "10%"
+) -> Figures:
+    """Restart all pods of a pool in one of the ``ROWS``. ``max_unavailable``: of the pool, in a
+    rollout.
+    """
 
     async def run() -> Figures:
-        return await Scene(row, pods, vpods, seed).run()
+        return await Scene(row, pods, vpods, seed, max_unavailable).run()
 
     return run_virtual(run())
 
@@ -256,10 +278,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--vpods", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=ROWS)
+    parser.add_argument("--max-unavailable", default="10%", help="of a rollout; none: absent")
     options = parser.parse_args(arguments)
     for row in ROWS if options.only is None else (options.only,):
         began = time.monotonic()
-        figures = restarted(row, options.pods, options.vpods, options.seed)
+        most = None if options.max_unavailable == "none" else options.max_unavailable
+        figures = restarted(row, options.pods, options.vpods, options.seed, max_unavailable=most)
         sys.stdout.write(
             f"{row:12} {figures.requests} requests, success {figures.success:.4%}, worst second "
             f"{figures.worst_second:.2%}, took {figures.took_s:.0f} s, {figures.moved} moves "

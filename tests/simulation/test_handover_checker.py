@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT
 from tests.simulation.checker_scene import (
     PERSON,
@@ -82,7 +82,7 @@ READY: Final[Mapping[str, Any]] = {"conditions": [{"type": "Ready", "status": "T
 
 async def a_vpod_on_a_0(scene: HandoverScene, vreplicas: int = 2, **pod: Any) -> None:
     """It is served there for a while, and its next pods' ledgers have it already."""
-    scene.adapters["a-0"].serving = {KEY: vreplicas}
+    scene.adapters["a-0"].serving = {KEY: Served(vreplicas)}
     scene.tell("a-0", {KEY: vreplicas}, **pod)
     for name in ("a-1", "a-2"):
         scene.tell(name, {KEY: vreplicas}, told="Prepare")
@@ -121,7 +121,7 @@ def test_a_status_that_moves_what_is_served_waits_for_the_new_adapters(
 async def test_an_adapter_that_serves_some_already_is_ready_for_more():
     scene = HandoverScene()
     await a_vpod_on_a_0(scene)
-    scene.adapters["a-1"].serving = {KEY: 1}
+    scene.adapters["a-1"].serving = {KEY: Served(1)}
     scene.vpod("v", 2, {"a-1": 2})
     assert scene.gaps() == []
     assert scene.checkers.handovers.checked == 1
@@ -188,7 +188,7 @@ async def test_a_status_of_a_person_is_not_the_services():
 
 
 DRAINS = [
-    pytest.param({KEY: 2}, "", 1.0, "Drain", False, id="the new pod serves it"),
+    pytest.param({KEY: Served(2)}, "", 1.0, "Drain", False, id="the new pod serves it"),
     pytest.param({}, "", 1.0, "Drain", True, id="the new pod does not serve it yet"),
     pytest.param({}, "", 31.0, "Drain", False, id="the new pod had its time to begin"),
     pytest.param({}, "Serve", 1.0, "Drain", False, id="the new pod's adapter is stuck"),
@@ -198,7 +198,7 @@ DRAINS = [
 
 @pytest.mark.parametrize(("serving", "never", "after_s", "told", "is_found"), DRAINS)
 def test_an_adapter_is_told_to_let_go_once_the_published_pods_serve(
-    serving: dict[str, int], never: str, after_s: float, told: str, is_found: bool
+    serving: dict[str, Served], never: str, after_s: float, told: str, is_found: bool
 ):
     @in_virtual_time
     async def play() -> None:
@@ -220,22 +220,24 @@ AT_S = 2 * LATE_S
 """When the ledger loses the share, in the run's time."""
 REMOVALS = [
     pytest.param("Overlap", {}, "Drain", AT_S + 60, False, id="the adapter has let go"),
-    pytest.param("Overlap", {KEY: 2}, "Drain", AT_S + 60, True, id="it has not"),
-    pytest.param("Overlap", {KEY: 2}, "Drain", AT_S, False, id="its deadline has come"),
-    pytest.param("Overlap", {KEY: 2}, "Drain", AT_S + 4, False, id="by another leader's clock"),
-    pytest.param("Overlap", {KEY: 2}, "Serve", None, True, id="it is not told to let go"),
-    pytest.param("None", {KEY: 2}, "Serve", None, False, id="the pool hands nothing over"),
+    pytest.param("Overlap", {KEY: Served(2)}, "Drain", AT_S + 60, True, id="it has not"),
+    pytest.param("Overlap", {KEY: Served(2)}, "Drain", AT_S, False, id="its deadline has come"),
+    pytest.param(
+        "Overlap", {KEY: Served(2)}, "Drain", AT_S + 4, False, id="by another leader's clock"
+    ),
+    pytest.param("Overlap", {KEY: Served(2)}, "Serve", None, True, id="it is not told to let go"),
+    pytest.param("None", {KEY: Served(2)}, "Serve", None, False, id="the pool hands nothing over"),
 ]
 
 
 @pytest.mark.parametrize(("mode", "serving", "told", "deadline_s", "is_found"), REMOVALS)
 def test_a_ledger_keeps_a_share_until_its_adapter_lets_go(
-    mode: str, serving: dict[str, int], told: str, deadline_s: float | None, is_found: bool
+    mode: str, serving: dict[str, Served], told: str, deadline_s: float | None, is_found: bool
 ):
     @in_virtual_time
     async def play() -> None:
         scene = HandoverScene(mode)
-        scene.adapters["a-0"].serving = {KEY: 2}
+        scene.adapters["a-0"].serving = {KEY: Served(2)}
         deadline = stamp(deadline_s) if deadline_s is not None else ""
         scene.tell("a-0", {KEY: 2}, told=told, deadline=deadline)
         await later(2 * LATE_S)
@@ -251,7 +253,7 @@ def test_a_ledger_keeps_a_share_until_its_adapter_lets_go(
 @in_virtual_time
 async def test_a_share_that_its_adapter_was_never_told_is_nobodys():
     scene = HandoverScene()
-    scene.adapters["a-0"].serving = {KEY: 2}
+    scene.adapters["a-0"].serving = {KEY: Served(2)}
     scene.assign("a-0", {KEY: 2}, {})
     await later(LATE_S)
     scene.assign("a-0", {}, {})

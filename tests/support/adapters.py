@@ -3,12 +3,13 @@ its pod's assignment, does what it asks after ``delay_s``, and acknowledges it.
 
 ``serving`` has what each serves at this moment, and ``gaps`` each moment in which an adapter let go
 of a share that nobody else served. ``most`` has how many vreplicas of each vpod were served at
-once.
+once. In a pool with indexes, ``indexes`` has which are served, ``unserved`` each index that was let
+go while nobody else served it, and ``twice`` each that two adapters served at once.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,11 @@ class Adapters:
     serving: dict[int, dict[str, int]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     most: dict[str, int] = field(default_factory=dict)
+    indexes: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+    """By ordinal and vpod."""
+    unserved: set[tuple[str, int]] = field(default_factory=set)
+    twice: set[tuple[str, int]] = field(default_factory=set)
+    """Vpod and index."""
     told: list[tuple[int, str, str]] = field(default_factory=list)
     """(ordinal, vpod, state), as often as it has changed."""
 
@@ -78,6 +84,7 @@ class Adapters:
     def ends(self, ordinal: int) -> None:
         """The adapter's process has ended."""
         for key in self.serving.pop(ordinal, {}):
+            self._serve(ordinal, key, set())
             if not any(key in other for other in self.serving.values()):
                 self.gaps.append(f"{key} on {ordinal}")
 
@@ -99,13 +106,23 @@ class Adapters:
             share = shares.get(key)
             if share is None or (share["state"] == "Drain" and key not in busy):
                 del mine[key]
+                self._serve(ordinal, key, set())
                 if not any(key in other for other in self.serving.values()):
                     self.gaps.append(f"{key} on {ordinal}")
         for key, share in shares.items():
             if share["state"] == "Serve" and key not in busy:
                 mine[key] = share["vreplicas"]
+                self._serve(ordinal, key, indexes_of(share))
                 all_of_it = sum(other.get(key, 0) for other in self.serving.values())
                 self.most[key] = max(self.most.get(key, 0), all_of_it)
+
+    def _serve(self, ordinal: int, key: str, indexes: set[int]) -> None:
+        before = self.indexes.get((ordinal, key), set())
+        self.indexes[ordinal, key] = indexes
+        others = [one for at, one in self.indexes.items() if at[1] == key and at[0] != ordinal]
+        elsewhere = set().union(*others)
+        self.unserved |= {(key, index) for index in before - indexes - elsewhere}
+        self.twice |= {(key, index) for index in indexes & elsewhere}
 
     async def _acknowledge(self, ordinal: int, text: str, assignment, busy: list[str]) -> bool:
         said = {"generation": assignment["generation"], "serving": 0, "busy": busy}
@@ -125,6 +142,15 @@ class Adapters:
         except (Conflict, Invalid):
             return False
         return True
+
+
+def indexes_of(share: Mapping[str, Any]) -> set[int]:
+    """What a share's ``indexes`` say."""
+    found: set[int] = set()
+    for part in filter(None, share.get("indexes", "").split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 
 from extender.kube.api import PODS, ApiError, Forbidden, NotFound, Obj
 from extender.model.decode import pod_from
-from extender.model.eviction import FRESH_S, Eviction, encode_eviction, eviction_of
+from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
 from tests.webhook.builders import NS, a_pod, a_pool_object, caches, request
 from webhook.evictions import MARK_S, Evictions
@@ -196,3 +196,56 @@ async def test_what_others_write_into_the_annotation_is_no_attempt(text):
     pod = an_adapter()
     pod["metadata"]["annotations"][EVICTING_ANNOTATION] = text
     assert eviction_of(pod_from(pod)) is None
+
+
+LIMITED = {**OVERLAP, "maxUnavailable": {"pool": "10%", "perVPod": 1}}
+
+
+async def test_an_eviction_that_waits_for_its_turn_is_refused_and_names_the_limits():
+    api = PodApi(an_adapter())
+    refused = await answer(api, handoff=LIMITED)
+    assert (refused.allowed, refused.code) == (False, 429)
+    assert "waits for its turn to hand over 5 vreplicas" in refused.message
+    assert "spec.handoff.maxUnavailable (pool: 10%, perVPod: 1)" in refused.message
+    assert attempts(api) == (0, 0)
+
+
+async def test_an_eviction_that_has_its_turn_is_refused_as_in_any_pool():
+    mark = Eviction(NOW_S - 100, NOW_S - 1, turn_s=NOW_S - 5)
+    refused = await answer(PodApi(an_adapter(evicting=mark)), handoff=LIMITED)
+    assert "still has 5 vreplicas to hand over" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "ends_after_s"),
+    [
+        pytest.param(1000.0, 1000.0 + DEADLINE_S, id="from its turn"),
+        pytest.param(None, TURN_MAX_S + DEADLINE_S, id="without a turn, after the longest wait"),
+    ],
+)
+async def test_an_eviction_that_waits_for_its_turn_ends_by_itself(turn_s, ends_after_s):
+    turn_s = None if turn_s is None else NOW_S + turn_s
+    for late_s, allowed in ((0, False), (1, True)):
+        now_s = ends_after_s + late_s
+        mark = Eviction(NOW_S, NOW_S + now_s - 5, turn_s=turn_s)
+        verdict = await answer(PodApi(an_adapter(evicting=mark)), handoff=LIMITED, at_s=now_s)
+        assert verdict.allowed == allowed
+
+
+async def test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one():
+    """The leader gives the turn while the webhook has an older version of the pod."""
+    pod = an_adapter(evicting=Eviction(NOW_S, NOW_S, turn_s=NOW_S + 2), resourceVersion="7")
+    api = PodApi(pod)
+    await answer(api, handoff=LIMITED, at_s=MARK_S + 1)
+    (patch,) = api.patches
+    assert patch["metadata"]["resourceVersion"] == "7"
+    known = eviction_of(pod_from(api.pod))
+    assert known is not None
+    assert (known.turn_s, known.latest_s) == (NOW_S + 2, NOW_S + MARK_S + 1)
+
+
+async def test_a_pool_without_the_option_is_marked_without_a_version_as_before():
+    api = PodApi(an_adapter(evicting=Eviction(NOW_S, NOW_S), resourceVersion="7"))
+    await answer(api, at_s=MARK_S + 1)
+    (patch,) = api.patches
+    assert "resourceVersion" not in patch["metadata"]

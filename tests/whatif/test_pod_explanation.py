@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from extender.model.eviction import Eviction, encode_eviction
+from extender.model.max_unavailable import MaxUnavailable
 from extender.model.node_fit import NodeFit
+from extender.model.objects import Handoff, HandoffMode
 from extender.whatif.explanation import UnknownObject
 from extender.whatif.pod_explanation import explain_pod
 from tests.support.builders import NS, Scene, a_node
@@ -155,6 +158,15 @@ def test_steps_tell_what_a_person_did():
     steps = explained(scene)["steps"]
     assert "it is drained: what it carries goes wherever there is room" in steps
     assert "its ledger cannot be read: not JSON" in steps
+
+
+def test_an_eviction_that_waits_for_its_turn_is_told():
+    handoff = Handoff(mode=HandoffMode.OVERLAP, max_unavailable=MaxUnavailable())
+    mark = encode_eviction(Eviction(1.0, 2.0), "uid-0")
+    scene = Scene(replicas=1, handoff=handoff).pod(0, ready=True, evicting_text=mark)
+    steps = explained(scene)["steps"]
+    assert "somebody evicts it: it waits for its turn (spec.handoff.maxUnavailable)" in steps
+    assert not any("it carries goes" in step for step in steps)
 
 
 def test_a_name_that_is_not_known():

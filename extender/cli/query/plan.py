@@ -7,7 +7,7 @@ the next is made. With a change (``--drain``, ``--set``, ``--add-vpods``, ``--di
 the difference: see ``extender.cli.query.what_if``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,11 +20,10 @@ from extender.cli.terminal.progress import working
 from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.rebalance.move_plan import Limits
+from extender.engine.rebalance.move_plan import Limits, placed_by_moves
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.engine.scaling.room_first import placed_by_moves
 from extender.engine.scaling.scale_down import ordinals_to_close
-from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
+from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.manifests import Manifests
 from extender.engine.state.pool_state import PoolState
@@ -155,9 +154,13 @@ def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) 
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     scale = plan_scale(pool, allows)
     wanted = replicas
-    if autoscale and scale is not None and not placed_by_moves(pool, allows, scale):
-        wanted = scale.wanted
-    moves = _moves(pool, allows, scale, compact=compact) if scale is not None else []
+    moves: list[Move] = []
+    if scale is not None:
+        waiting = waiting_without_growth(pool, allows, scale)
+        if autoscale and not placed_by_moves(pool, waiting):
+            wanted = scale.wanted
+        surplus = ordinals_to_close(pool, scale, allows) if compact else 0
+        moves = _moves(pool, waiting, surplus, compact=compact)
     return {
         "namespace": namespace,
         "name": name,
@@ -169,14 +172,12 @@ def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) 
     }
 
 
-def _moves(
-    pool: PoolState, allows: Callable[[VPod], bool], scale: ScalePlan, *, compact: bool
-) -> list[Move]:
-    """The moves of one period; without ``compact`` only those that make room for what waits."""
+def _moves(pool: PoolState, waiting: Sequence[str], surplus: int, *, compact: bool) -> list[Move]:
+    """The moves of one period; without ``compact`` only those that make room for ``waiting``. What
+    is drained has its part of the period's budget anyway.
+    """
     budget = pool.adapter_pool.moves_per_period if pool.adapter_pool is not None else 0
-    surplus = ordinals_to_close(pool, scale, allows) if compact else 0
-    advice = Advice(waiting=waiting_without_growth(pool, allows, scale))
-    moves = plan_moves(pool, Limits(budget=budget, emptying=surplus), advice)
+    moves = plan_moves(pool, Limits(budget=budget, emptying=surplus), Advice(waiting=waiting))
     return [move for move in moves if compact or move.reason is MoveReason.MAKE_ROOM]
 
 

@@ -47,13 +47,13 @@ class Adapter(NamedTuple):
     full: bool = False
     """Whether the assignment has no room for a further share (``AssignmentTooLarge``)."""
 
-    def is_told(self, vpod: str) -> AssignedShare | None:
+    def share_of(self, vpod: str) -> AssignedShare | None:
         """The vpod's share here."""
         return self.assignment.shares.get(vpod) if self.assignment is not None else None
 
     def is_left_out(self, vpod: str) -> bool:
         """Whether the adapter cannot be told of the vpod. It is not waited for."""
-        return self.full and self.is_told(vpod) is None
+        return self.full and self.share_of(vpod) is None
 
     def has_done(self, vpod: str) -> bool:
         """Whether the adapter has done what the newest assignment asks for this vpod."""
@@ -84,22 +84,22 @@ class Adapter(NamedTuple):
         """Whether it is ready to serve so many vreplicas of the vpod, or serves them. With a lease,
         one that serves some is told of more only once it may serve them.
         """
-        told = self.is_told(vpod)
+        told = self.share_of(vpod)
         if told is None or told.state is ShareState.DRAIN or not self.has_done(vpod):
             return False
-        waits = self.needs_lease and told.state is ShareState.SERVE
-        return waits or told.vreplicas >= vreplicas
+        limited_by_lease = self.needs_lease and told.state is ShareState.SERVE
+        return limited_by_lease or told.vreplicas >= vreplicas
 
     def serves(self, vpod: str) -> bool:
         """Whether it serves the vpod, as it has said of its newest assignment."""
-        told = self.is_told(vpod)
+        told = self.share_of(vpod)
         return told is not None and told.state is ShareState.SERVE and self.has_done(vpod)
 
     def may_serve(self, vpod: str) -> bool:
         """Whether it may serve the vpod: it was told to, and has not let go. What is busy may be
         served with fewer vreplicas than it is told now.
         """
-        told = self.is_told(vpod)
+        told = self.share_of(vpod)
         if told is None or self.acknowledged is None or told.state is ShareState.PREPARE:
             return False
         return told.state is ShareState.SERVE or not self.has_done(vpod)
@@ -109,7 +109,7 @@ Adapters = Callable[[str], Adapter]
 """Pod name -> its adapter."""
 
 
-def leaving(
+def served_by_sources(
     pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
 ) -> dict[str, int]:
     """Pod name -> vreplicas that are published and served there, and that ``target`` has not."""
@@ -130,7 +130,7 @@ def withheld(
 
     All of them wait for the last one, so a vpod moves once.
     """
-    gone = sum(leaving(pool, vpod, target, adapters).values())
+    gone = sum(served_by_sources(pool, vpod, target, adapters).values())
     if not gone:
         return {}
     claims = pool.claims_of(vpod)
@@ -142,20 +142,20 @@ def withheld(
     unready = [name for name in more if not _may_take(adapters(name), vpod, target[name])]
     if not unready:
         return {}
-    waiting: dict[str, int] = {}
+    held: dict[str, int] = {}
     for name in (*unready, *(name for name in more if name not in unready)):
         if gone > 0:
-            waiting[name] = min(more[name], gone)
-            gone -= waiting[name]
-    return waiting
+            held[name] = min(more[name], gone)
+            gone -= held[name]
+    return held
 
 
 def unprepared(
     pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
 ) -> list[str]:
     """Names of the pods whose adapters ``withheld`` waits for."""
-    waiting = withheld(pool, vpod, target, adapters)
-    return [name for name in waiting if not _may_take(adapters(name), vpod, target[name])]
+    held = withheld(pool, vpod, target, adapters)
+    return [name for name in held if not _may_take(adapters(name), vpod, target[name])]
 
 
 def _may_take(adapter: Adapter, vpod: str, vreplicas: int) -> bool:
@@ -169,7 +169,7 @@ def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
     return [
         name
         for name in published_on(pool, vpod)
-        if _waits(pool.pods[name], adapters)
+        if _is_waited_for(pool.pods[name], adapters)
         and not (adapters(name).serves(vpod) or adapters(name).is_left_out(vpod))
     ]
 
@@ -200,12 +200,12 @@ def _serves_on(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
     not serve it.
     """
     adapter = adapters(pod.name)
-    told = adapter.is_told(vpod)
+    told = adapter.share_of(vpod)
     serves = told is not None and told.state is ShareState.SERVE and not adapter.is_busy(vpod)
-    return serves and _waits(pod, adapters)
+    return serves and _is_waited_for(pod, adapters)
 
 
-def _waits(pod: PodClaims, adapters: Adapters) -> bool:
+def _is_waited_for(pod: PodClaims, adapters: Adapters) -> bool:
     return pod.serving and adapters(pod.name).acknowledged is not None
 
 
@@ -217,7 +217,7 @@ def retains_some(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
     stay.
     """
     adapter = adapters(pod.name)
-    return _waits(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
+    return _is_waited_for(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
 
 
 def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:
@@ -225,8 +225,8 @@ def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:
     let go, and its deadline has not come. ``now``: epoch seconds.
     """
     adapter = adapters(pod.name)
-    told = adapter.is_told(vpod)
-    if told is None or not _waits(pod, adapters) or not adapter.may_serve(vpod):
+    told = adapter.share_of(vpod)
+    if told is None or not _is_waited_for(pod, adapters) or not adapter.may_serve(vpod):
         return False
     return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)
 
@@ -238,7 +238,7 @@ def unreleased(pool: PoolState, vpod: str, adapters: Adapters, now: float) -> di
     return {
         name: epoch_s(told.deadline, now) - now
         for name in pool.claims_of(vpod)
-        if (told := adapters(name).is_told(vpod)) is not None
+        if (told := adapters(name).share_of(vpod)) is not None
         and told.state is ShareState.DRAIN
         and retains(pool.pods[name], vpod, adapters, now)
     }

@@ -27,6 +27,8 @@ knows of it has let go.
 
 An assignment that is being written counts as if it were there: a write whose answer is lost may
 still arrive.
+
+With ``handoff.identity: Indexed``, no index is held by two pods either.
 """
 
 import heapq
@@ -35,7 +37,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from extender.engine.placing.handover import Adapter
-from extender.model.assignment import Assignment, ShareState
+from extender.model.assignment import AssignedShare, Assignment, ShareState
+from extender.model.indexes import indexes_from
 
 ASKED_S: Final = 60.0
 """A write that has not arrived after this time (s) never will."""
@@ -48,6 +51,11 @@ class Held(NamedTuple):
 
     vreplicas: int
     until: float | None = None
+    indexes: int = 0
+    """A set of ``model.indexes``: which of them, where the pool has indexes."""
+
+
+_NOTHING: Final = Held(0)
 
 
 @dataclass(slots=True)
@@ -57,15 +65,16 @@ class _Pod:
     """The longest that the pod was told."""
     held: dict[str, Held] = field(default_factory=dict)
     """By vpod."""
-    asked: dict[str, int] = field(default_factory=dict)
-    """Vpod -> vreplicas, of the assignment that is being written."""
+    asked: dict[str, Held] = field(default_factory=dict)
+    """By vpod, of the assignment that is being written."""
     asked_after: int = 0
     """The generation that the written one follows."""
     asked_until: float = 0.0
 
-    def vreplicas(self, vpod: str) -> int:
-        held = self.held.get(vpod)
-        return max(held.vreplicas if held is not None else 0, self.asked.get(vpod, 0))
+    def holds(self, vpod: str) -> Held:
+        """Now, or once the assignment that is being written has arrived."""
+        held, asked = self.held.get(vpod, _NOTHING), self.asked.get(vpod, _NOTHING)
+        return Held(max(held.vreplicas, asked.vreplicas), None, held.indexes | asked.indexes)
 
 
 class Holders:
@@ -86,7 +95,7 @@ class Holders:
         told = adapter.assignment
         pod = self._pods.setdefault(uid, _Pod(name))
         shares = told.shares if told is not None else {}
-        before = {vpod: pod.vreplicas(vpod) for vpod in (*pod.held, *pod.asked)}
+        before = {vpod: pod.holds(vpod) for vpod in (*pod.held, *pod.asked)}
         if told is not None:
             pod.lease_s = max(pod.lease_s, told.lease_s)
         if (told.generation if told is not None else 0) != pod.asked_after:
@@ -103,11 +112,11 @@ class Holders:
         pod = self._pods.get(uid)
         if pod is None:
             return set()
-        before = {vpod: pod.vreplicas(vpod) for vpod in (*pod.held, *pod.asked)}
+        before = {vpod: pod.holds(vpod) for vpod in (*pod.held, *pod.asked)}
         pod.asked.clear()
         for vpod, held in list(pod.held.items()):
             until = now + pod.lease_s if held.until is None else held.until
-            self._set(uid, pod, vpod, None if stopped else Held(held.vreplicas, until))
+            self._set(uid, pod, vpod, None if stopped else held._replace(until=until))
         return self._fewer(uid, pod, before)
 
     def ask(
@@ -118,8 +127,9 @@ class Holders:
         pod.asked_after = before.generation if before is not None else 0
         pod.asked_until = now + ASKED_S
         for vpod, share in after.shares.items():
-            if share.state is ShareState.SERVE and share.vreplicas > pod.vreplicas(vpod):
-                pod.asked[vpod] = share.vreplicas
+            asked, holds = _told(share), pod.holds(vpod)
+            if share.state is ShareState.SERVE and _is_fewer(holds, asked):
+                pod.asked[vpod] = asked
                 self._of.setdefault(vpod, {})[uid] = None
                 heapq.heappush(self._due, (pod.asked_until, uid, vpod))
 
@@ -127,11 +137,20 @@ class Holders:
         """How many vreplicas a pod may be told to serve, if the vpod publishes ``published``."""
         own, others = 0, 0
         for key in self._of.get(vpod, ()):
+            held = self._pods[key].holds(vpod).vreplicas
             if key == uid:
-                own = self._pods[key].vreplicas(vpod)
+                own = held
             else:
-                others += self._pods[key].vreplicas(vpod)
+                others += held
         return max(own, published - others)
+
+    def others_indexes(self, vpod: str, uid: str) -> int:
+        """The indexes of a vpod that other pods hold."""
+        found = 0
+        for key in self._of.get(vpod, ()):
+            if key != uid:
+                found |= self._pods[key].holds(vpod).indexes
+        return found
 
     def run_out(self, now: float) -> set[str]:
         """Forget what has run out by ``now``. Return the vpods of which fewer are held."""
@@ -141,7 +160,7 @@ class Holders:
             pod = self._pods.get(uid)
             if pod is None:
                 continue
-            before = {vpod: pod.vreplicas(vpod)}
+            before = {vpod: pod.holds(vpod)}
             held = pod.held.get(vpod)
             if held is not None and held.until == at:
                 self._set(uid, pod, vpod, None)
@@ -170,14 +189,14 @@ class Holders:
         pod.held[vpod] = held
         self._of.setdefault(vpod, {})[uid] = None
 
-    def _fewer(self, uid: str, pod: _Pod, before: dict[str, int]) -> set[str]:
+    def _fewer(self, uid: str, pod: _Pod, before: dict[str, Held]) -> set[str]:
         """The vpods of which the pod holds fewer than ``before``. Forgets what is held no more."""
         fewer = set()
-        for vpod, count in before.items():
-            now = pod.vreplicas(vpod)
-            if now < count:
+        for vpod, held in before.items():
+            now = pod.holds(vpod)
+            if _is_fewer(now, held):
                 fewer.add(vpod)
-            if not now and (uids := self._of.get(vpod)) is not None:
+            if not now.vreplicas and (uids := self._of.get(vpod)) is not None:
                 uids.pop(uid, None)
                 if not uids:
                     del self._of[vpod]
@@ -186,18 +205,33 @@ class Holders:
         return fewer
 
 
+def _told(share: AssignedShare) -> Held:
+    return Held(share.vreplicas, None, indexes_from(share.indexes))
+
+
+def _is_fewer(held: Held, than: Held) -> bool:
+    """Whether ``held`` lacks some of ``than``."""
+    return held.vreplicas < than.vreplicas or than.indexes & ~held.indexes != 0
+
+
 def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> Held | None:
     """What a pod holds of a vpod. ``had``: before; ``until``: when a lease from now on ends."""
-    told = adapter.is_told(vpod)
-    before = had.vreplicas if had is not None else 0
-    if told is None:
+    share = adapter.share_of(vpod)
+    before = had or _NOTHING
+    if share is None:
         if had is None or had.until is not None:
             return had
-        return Held(before, until)
-    match told.state:
+        return had._replace(until=until)
+    told = _told(share)
+    both = Held(max(before.vreplicas, told.vreplicas), None, before.indexes | told.indexes)
+    if adapter.acknowledged is None and share.state is not ShareState.PREPARE:
+        # It has never had a lease. From now on it can get one only for what it is told now.
+        return told if share.state is ShareState.SERVE else None
+    match share.state:
         case ShareState.SERVE:
-            return Held(told.vreplicas if adapter.has_done(vpod) else max(before, told.vreplicas))
+            return told if adapter.has_done(vpod) else both
         case ShareState.DRAIN:
-            return None if adapter.has_done(vpod) else Held(max(before, told.vreplicas))
+            return None if adapter.has_done(vpod) else both
         case ShareState.PREPARE:
-            return Held(before) if before and not adapter.knows_newest() else None
+            keeps = before.vreplicas and not adapter.knows_newest()
+            return before._replace(until=None) if keeps else None

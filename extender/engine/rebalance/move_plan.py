@@ -168,6 +168,17 @@ def can_place(pool: PoolState, waiting: Sequence[str], limits: Limits) -> bool:
     return all(not plan.rooms_for(key)[1] for key in waiting)
 
 
+def placed_by_moves(pool: PoolState, waiting: Sequence[str]) -> bool:
+    """Whether moves of one period place all that these vpods (keys) lack, and the pool's owner
+    wants them to be tried before the pool grows (rebalance.makeRoomBeforeGrowing). False if none
+    waits.
+    """
+    owner = pool.adapter_pool
+    if owner is None or not (owner.make_room_before_growing and owner.moves_to_shrink):
+        return False
+    return bool(waiting) and can_place(pool, waiting, Limits(budget=owner.moves_per_period))
+
+
 def rooms_for(pool: PoolState, key: str, limits: Limits) -> list[Room]:
     """The rooms that moves within the limits can make for a waiting vpod, one for each vreplica."""
     return MovePlan(pool, limits).rooms_for(key)[0]

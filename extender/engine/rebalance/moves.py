@@ -192,6 +192,8 @@ class _Policy:
         vpod = plan.movable(key)
         if vpod is None or plan.limits.cooling(key):
             return
+        if sum(plan.draft.placed(key).values()) > pool.placed_vreplicas(key):
+            return  # it is given vreplicas: what suits it then may not suit it now (seed 260869562)
         # A vreplica that this plan brings to a pod does not move on: only placed vreplicas move.
         arrived = {move.to_pod for move in plan.moves if move.vpod == key}
         while plan.budget > 0:

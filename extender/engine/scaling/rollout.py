@@ -3,13 +3,16 @@ service's ``Rollouts`` acts on it.
 
 The StatefulSet has the update strategy OnDelete: its controller makes the pods of the newest
 revision, and deletes none of an old one. As the controller does with RollingUpdate, a rollout takes
-the pods one at a time, the highest ordinal first, and stops while a pod of the newest revision is
-not Ready. Each pod goes through these steps:
+the pods one at a time, or as many as ``spec.handoff.maxUnavailable`` says, the highest ordinals
+first, and stops while so many pods of the newest revision are not Ready. Each pod goes through
+these steps:
 
 1. The pool has room for what the pod carries: it grows by the surge first (``scaling.size``).
 2. The pod is marked (``model.eviction``). So its shares are handed over, as for an eviction.
 3. The pod is evicted once it carries nothing, or its deadline has passed.
 4. The StatefulSet controller makes its ordinal anew. Once that pod is Ready, the next one follows.
+
+With maxUnavailable, as many pods as have room elsewhere go through them side by side.
 
 All of this is read from what is stored, so any next leader goes on from there. A pod of an old
 revision that is not Ready is evicted without a mark, before all others: its eviction interrupts
@@ -22,14 +25,17 @@ from enum import StrEnum
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.scaling.unavailable import UnavailablePods
 from extender.engine.state.pool_state import PoolState
-from extender.model.counted import counted
-from extender.model.eviction import Eviction, deadline_s, eviction_of
+from extender.model.counted import counted, first_of
+from extender.model.eviction import eviction_of
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 
 MARK_AGAIN_S: Final = 100.0
 """Seconds. A mark is renewed so often, so that nobody takes its eviction for given up."""
+NAMED_MAX: Final = 5
+"""How many pods a note names."""
 ROLLING_OUT: Final = "RollingOut"
 """Type of the AdapterPool's condition that tells of a rollout."""
 
@@ -45,22 +51,44 @@ class RolloutReason(StrEnum):
     HANDING_OVER = "HandingOver"
     REPLACING = "Replacing"
     WAITING_FOR_ROOM = "WaitingForRoom"
+    MAX_UNAVAILABLE = "MaxUnavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A pod that is to be evicted. ``overdue``: it still carries shares, and its deadline has
+    passed.
+    """
+
+    pod: AdapterPod
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
     """Where a pool's rollout stands. ``note``: the same for people.
 
-    ``mark``: this pod is to be marked, or marked again. ``evict``: this one is to be evicted. Both
-    None: nothing is to be done now.
+    ``mark``: these pods are to be marked, once the pool has room. ``again``: the marks of these are
+    to be renewed. ``evict``: these are to be evicted.
     """
 
     reason: RolloutReason
     note: str
-    mark: AdapterPod | None = None
-    evict: AdapterPod | None = None
-    overdue: bool = False
-    """Whether ``evict`` still carries shares, and its deadline has passed."""
+    mark: tuple[AdapterPod, ...] = ()
+    again: tuple[AdapterPod, ...] = ()
+    evict: tuple[Replaced, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """A pod that hands its shares over. ``goes``: it is to be evicted. ``overdue``: as in
+    ``Replaced``. ``fades``: its mark is to be renewed.
+    """
+
+    pod: AdapterPod
+    goes: bool
+    overdue: bool
+    fades: bool
 
 
 def outdated(pool: PoolState) -> Iterator[tuple[PodClaims, AdapterPod]]:
@@ -111,48 +139,115 @@ def stays_without_surge(pool: PoolState, pod: PodClaims) -> bool:
 def next_step(pool: PoolState, now_s: float) -> RolloutStep:
     """What the rollout of a pool with the strategy HandedOver does next. ``now_s``: epoch seconds.
 
-    Before a pod is marked for the first time, the pool must have room (``scaling.size``).
+    Before pods are marked for the first time, the pool must have room (``scaling.size``).
     """
     old = list(outdated(pool))
     if not old or pool.stateful_set is None:
         return RolloutStep(RolloutReason.UP_TO_DATE, "no pod is of an old revision")
     left = f"{counted(len(old), 'pod')} of an old revision"
-    waits = _why_not_now(pool, pool.stateful_set)
+    waits = _why_not_now(pool.stateful_set)
     if waits is not None:
         return RolloutStep(waits[0], f"{left}; waits: {waits[1]}")
-    for _, pod in (one for one in old if not one[0].serving):
-        note = f"{left}; {pod.name} is replaced: it is not Ready"
-        return RolloutStep(RolloutReason.REPLACING, note, evict=pod)
+    unavailable = UnavailablePods(pool)
+    away = list(_away(pool, pool.stateful_set))
+    budget = unavailable.most - len(away)
+    if budget <= 0:
+        return RolloutStep(RolloutReason.POD_NOT_READY, f"{left}; waits: {away[0]}")
+    broken = [pod for known, pod in old if not (known.serving or pod.deleting)][:budget]
+    marked = _marked(old, pool, now_s)[: budget - len(broken)]
+    mark, why_none = _next(pool, old, unavailable)
+    if not (broken or marked or mark):
+        return _wait(pool, left, why_none)
+    notes = [
+        _named([pod.name for pod in broken], "is replaced: it is not Ready", "are not Ready"),
+        _named([one.pod.name for one in marked if one.goes], "is replaced", "are replaced"),
+        _named(
+            [one.pod.name for one in marked if not one.goes] + [pod.name for pod in mark],
+            "hands its shares over",
+            "hand their shares over",
+        ),
+    ]
+    if broken or mark or len(marked) > 1:
+        notes.insert(0, left)
+    evict = (
+        *(Replaced(pod) for pod in broken),
+        *(Replaced(one.pod, one.overdue) for one in marked if one.goes),
+    )
+    return RolloutStep(
+        RolloutReason.REPLACING if evict else RolloutReason.HANDING_OVER,
+        "; ".join(filter(None, notes)),
+        mark=tuple(mark),
+        again=tuple(one.pod for one in marked if one.fades and not one.goes),
+        evict=evict,
+    )
+
+
+def _named(names: list[str], one: str, several: str) -> str:
+    if len(names) < 2:
+        return f"{names[0]} {one}" if names else ""
+    return f"{first_of(names, NAMED_MAX)} {several}"
+
+
+def _marked(
+    old: list[tuple[PodClaims, AdapterPod]], pool: PoolState, now_s: float
+) -> list[_Marked]:
+    """The pods that hand their shares over for the rollout, in its order."""
+    marked = []
     for known, pod in old:
         eviction = eviction_of(pod)
-        if eviction is not None and known.evicted is MoveReason.ROLLOUT:
-            return _of_marked(pool, known, pod, eviction, now_s)
+        if eviction is None or known.evicted is not MoveReason.ROLLOUT or not known.serving:
+            continue
+        empty = not (known.claims or known.held or pod.ledger or pod.ledger_error)
+        overdue = pool.adapter_pool is not None and now_s > eviction.ends_at_s(pool.adapter_pool)
+        fades = now_s - eviction.latest_s > MARK_AGAIN_S
+        marked.append(_Marked(pod, goes=empty or overdue, overdue=not empty, fades=fades))
+    return marked
+
+
+def _next(
+    pool: PoolState, old: list[tuple[PodClaims, AdapterPod]], unavailable: UnavailablePods
+) -> tuple[list[AdapterPod], str]:
+    """The pods that are to be handed over from now on, and why there are none.
+
+    Where no other pod hands its shares over, one is taken in any case, since the pool has grown for
+    it. More follow as long as other pods have room for what all of them carry.
+    """
+    members = list(pool.members())
+    going = [known for known in members if known.evicted is not None]
+    room = sum(_room(known) for known in members) - sum(known.placed for known in going)
+    chosen: list[AdapterPod] = []
+    why_none = ""
+    for known, pod in old:
+        if not known.serving or known.evicted is not None:
+            continue
+        why_not = unavailable.why_not(known)
+        if why_not:
+            why_none = why_none or why_not
+            continue
+        left = room - _room(known) - known.held
+        if left < 0 and (going or chosen):
+            break
+        unavailable.take(known)
+        chosen.append(pod)
+        room = left
+    return chosen, why_none
+
+
+def _room(known: PodClaims) -> int:
+    """Slots that shares from other pods may take."""
+    return max(0, known.free) if known.open and known.serving else 0
+
+
+def _wait(pool: PoolState, left: str, why_none: str) -> RolloutStep:
+    """Why nothing is replaced, although pods that are away leave room for it."""
     for known in pool.members():
         if known.evicted is not None:
             note = f"{left}; waits: {known.name} is being evicted"
             return RolloutStep(RolloutReason.POD_EVICTED, note)
-    _, pod = old[0]
-    note = f"{left}; {pod.name} hands its shares over"
-    return RolloutStep(RolloutReason.HANDING_OVER, note, mark=pod)
+    return RolloutStep(RolloutReason.MAX_UNAVAILABLE, f"{left}; waits: {why_none}")
 
 
-def _of_marked(
-    pool: PoolState, known: PodClaims, pod: AdapterPod, eviction: Eviction, now_s: float
-) -> RolloutStep:
-    """What happens to the pod that is handed over."""
-    empty = not (known.claims or known.held or pod.ledger or pod.ledger_error)
-    overdue = pool.adapter_pool is not None and now_s - eviction.first_s > deadline_s(
-        pool.adapter_pool
-    )
-    if empty or overdue:
-        note = f"{pod.name} is replaced"
-        return RolloutStep(RolloutReason.REPLACING, note, evict=pod, overdue=not empty)
-    again = pod if now_s - eviction.latest_s > MARK_AGAIN_S else None
-    note = f"{pod.name} hands its shares over"
-    return RolloutStep(RolloutReason.HANDING_OVER, note, mark=again)
-
-
-def _why_not_now(pool: PoolState, stateful_set: StatefulSet) -> tuple[RolloutReason, str] | None:
+def _why_not_now(stateful_set: StatefulSet) -> tuple[RolloutReason, str] | None:
     """Why no pod is replaced now, None if one may be."""
     if stateful_set.updates_from is not None:
         note = "the StatefulSet needs spec.updateStrategy.type: OnDelete"
@@ -160,22 +255,20 @@ def _why_not_now(pool: PoolState, stateful_set: StatefulSet) -> tuple[RolloutRea
     if not stateful_set.is_observed:
         note = "the StatefulSet controller has not seen the last change of the StatefulSet"
         return RolloutReason.STATEFULSET_CHANGING, note
-    away = _why_away(pool, stateful_set)
-    return (RolloutReason.POD_NOT_READY, away) if away else None
+    return None
 
 
-def _why_away(pool: PoolState, stateful_set: StatefulSet) -> str:
-    """The first pod for which the rollout waits: it does not exist, terminates, or is of the newest
-    revision and not Ready. "" if there is none.
+def _away(pool: PoolState, stateful_set: StatefulSet) -> Iterator[str]:
+    """The pods for which the rollout waits: each does not exist, terminates, or is of the newest
+    revision and not Ready.
     """
     for ordinal in stateful_set.ordinals:
         known = pool.by_ordinal.get(ordinal)
         pod = known.pod if known is not None else None
         name = f"{stateful_set.name}-{ordinal}"
         if known is None or pod is None:
-            return f"{name} does not exist yet"
-        if pod.deleting:
-            return f"{name} is terminating"
-        if not known.serving and not _is_old(pod, stateful_set):
-            return f"{name}, of the newest revision, is not Ready"
-    return ""
+            yield f"{name} does not exist yet"
+        elif pod.deleting:
+            yield f"{name} is terminating"
+        elif not known.serving and not _is_old(pod, stateful_set):
+            yield f"{name}, of the newest revision, is not Ready"

@@ -363,8 +363,8 @@ class PoolPods:
         state.capacities = self.capacities
         state.abandoned = state.name in self.abandoned
         state.evicted = None
-        if state.pod is not None and self.adapter_pool is not None and self.adapter_pool.hands_over:
-            state.evicted = evicted_for(state.pod)
+        if state.pod is not None and self.adapter_pool is not None:
+            state.evicted = evicted_for(state.pod, self.adapter_pool)
         state.condemned = (
             self.stateful_set is not None and state.bound and not self.is_member(state)
         )

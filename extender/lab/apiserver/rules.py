@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from extender.lab.apiserver.store import identical
+from extender.model.indexes import INDEXED_SLOTS_MAX
 
 Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
 """(``self``, ``oldSelf`` or None for a new object) -> whether the rule holds."""
@@ -31,6 +32,11 @@ def _stateful_set_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) 
 def _rollout_hands_over(spec: Mapping[str, Any], _old: object) -> bool:
     hands_over = spec.get("handoff", {}).get("mode", "None") != "None"
     return bool(hands_over or spec.get("rollout", {}).get("strategy") != "HandedOver")
+
+
+def _indexed_pods_are_small(spec: Mapping[str, Any], _old: object) -> bool:
+    indexed = spec.get("handoff", {}).get("identity") == "Indexed"
+    return not indexed or bool(spec["slotsPerPod"] <= INDEXED_SLOTS_MAX)
 
 
 def _values_where_asked(expression: Mapping[str, Any], _old: object) -> bool:
@@ -76,6 +82,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
     "!has(self.rollout) || self.rollout.strategy != 'HandedOver'"
     " || (has(self.handoff) && self.handoff.mode != 'None')": _rollout_hands_over,
+    "!has(self.handoff) || self.handoff.identity != 'Indexed' || self.slotsPerPod <= 1000": (
+        _indexed_pods_are_small
+    ),
     "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
     " : !has(self.values) || size(self.values) == 0": _values_where_asked,
     "has(self.preset) != has(self.resource)": _preset_or_resource,

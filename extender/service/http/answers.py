@@ -48,7 +48,7 @@ class Answers:
             refusal=health.refusal,
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
             load=parts.load,
-            waits=parts.hand_overs.waits,
+            waits=parts.hand_overs.describe_waits,
         )
         self.watchers = Watchers(
             caches,

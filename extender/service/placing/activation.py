@@ -12,7 +12,8 @@ from dataclasses import replace
 from extender.engine.pods.topology import same_for_placing
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
-from extender.model.eviction import evicted_for
+from extender.model.eviction import eviction_of
+from extender.model.moves import MoveReason
 from extender.model.objects import (
     AdapterPod,
     AdapterPool,
@@ -228,6 +229,12 @@ def _only_status(old: VPod, new: VPod) -> bool:
     ) and new.observed_generation == new.generation
 
 
+def _eviction(pod: AdapterPod) -> tuple[MoveReason, bool] | None:
+    """Why the pod is to go, and whether it has its turn."""
+    eviction = eviction_of(pod)
+    return None if eviction is None else (eviction.reason, eviction.turn_s is not None)
+
+
 def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
     return (
         (
@@ -236,7 +243,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             old.node,
             old.assumed,
             old.unschedulable,
-            evicted_for(old),
+            _eviction(old),
             old.deleting,
             old.finished,
             old.slots,
@@ -247,7 +254,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             new.node,
             new.assumed,
             new.unschedulable,
-            evicted_for(new),
+            _eviction(new),
             new.deleting,
             new.finished,
             new.slots,

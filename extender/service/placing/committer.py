@@ -293,7 +293,7 @@ class Committer:
                 and pod is not None
                 and not pod.assumed
             ):
-                if self.hand_overs.retains(batch.pool, key, name, left=share.vreplicas):
+                if self.hand_overs.retain(batch.pool, key, name, remaining=share.vreplicas):
                     batch.waiting.add(key)
                     continue
                 lowered[name] = share
@@ -390,7 +390,7 @@ class Committer:
         if unconfirmed:
             # The batch waited for other pods' ledgers, and these pods may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
-        for name, count in self.hand_overs.withheld(decision).items():
+        for name, count in self.hand_overs.withhold(decision).items():
             batch.waiting.add(decision.vpod)
             if name in confirmed:
                 confirmed[name] = min(confirmed[name], decision.target[name]) - count

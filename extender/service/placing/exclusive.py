@@ -10,14 +10,18 @@ goes on. A pool that becomes exclusive waits as long.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from extender.engine.placing.handover import Adapter
 from extender.engine.placing.holders import Holders
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.assignment import AssignedShare, Assignment, ShareState, Telling
+from extender.model.indexes import indexes_from, lowest
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.service.watching.caches import Caches
+
+_NO_SHARE: Final = AssignedShare(0, 1, 0, 0)
 
 
 class ExclusiveShares:
@@ -56,25 +60,44 @@ class ExclusiveShares:
         self, state: PoolState, pod: AdapterPod, vpod: str, had: AssignedShare | None, told: Telling
     ) -> Telling:
         """``told``, but no more vreplicas to serve than the pod is allowed to."""
-        if told.state is not ShareState.SERVE or pod.pool not in self._holders:
+        holders = self._holders.get(pod.pool)
+        if told.state is not ShareState.SERVE or holders is None:
             return told
-        serves = had.vreplicas if had is not None and had.state is ShareState.SERVE else 0
-        # Not from the claims: they may not have this ledger yet.
-        wanted = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
+        serves = had if had is not None and had.state is ShareState.SERVE else _NO_SHARE
         is_new = self._wait_s(pod.pool) > 0
-        allowed = serves if is_new else self._allowed(state, pod, vpod)
-        if wanted <= max(allowed, serves):
-            return told
+        allowed = serves.vreplicas if is_new else self._allowed(state, pod, vpod)
+        allowed = max(allowed, serves.vreplicas)
+        if told.indexes is None:
+            # Not from the claims: they may not have this ledger yet.
+            wanted = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
+            if wanted <= allowed:
+                return told
+            less = told._replace(vreplicas=allowed)
+        else:
+            free = told.indexes & ~holders.others_indexes(vpod, pod.uid)
+            kept = free & indexes_from(serves.indexes)
+            if not (is_new and serves.indexes):
+                kept |= lowest(free & ~kept, allowed - kept.bit_count())
+            if kept == told.indexes:
+                return told
+            # If it is to serve others than before, and none of them is free yet, it goes on.
+            kept = kept or lowest(indexes_from(serves.indexes), told.indexes.bit_count())
+            less = told._replace(vreplicas=kept.bit_count(), indexes=kept)
         if is_new:
             self._postponed.setdefault(pod.pool, {})[vpod] = None
             self._arm(pod.pool)
-        if allowed > 0 or serves:
-            return told._replace(vreplicas=max(allowed, serves))
-        peer = next((name for name, _ in self._holders[pod.pool].others(vpod, pod.uid)), "")
-        return Telling(ShareState.PREPARE, peer)
+        if less.vreplicas:
+            return less
+        peer = next((name for name, _ in holders.others(vpod, pod.uid)), "")
+        return told._replace(state=ShareState.PREPARE, peer=peer)
 
     def _allowed(self, state: PoolState, pod: AdapterPod, vpod: str) -> int:
-        published = sum(claim.published for claim in state.claims_of(vpod).values())
+        # A vpod that has changed its pool publishes the former one's pods for a moment.
+        published = sum(
+            claim.published
+            for name, claim in state.claims_of(vpod).items()
+            if state.is_member(state.pods[name])
+        )
         return self._holders[pod.pool].allowed(vpod, pod.uid, published)
 
     def asked(self, pod: AdapterPod, before: Assignment | None, after: Assignment) -> None:
@@ -83,7 +106,7 @@ class ExclusiveShares:
             holders.ask(pod.uid, pod.name, before, after, self._clock())
             self._arm(pod.pool)
 
-    def waits(self, pool: str, vpod: str) -> list[str]:
+    def describe_waits(self, pool: str, vpod: str) -> list[str]:
         """What the vpod's adapters wait for before they serve, in sentences."""
         state, holders = self._caches.state.pools.get(pool), self._holders.get(pool)
         if state is None or holders is None:
@@ -107,7 +130,7 @@ class ExclusiveShares:
         """Whether the vpod publishes more vreplicas somewhere than the pod is told to serve."""
         for name, claim in state.claims_of(vpod).items():
             pod = state.pods[name].pod
-            told = self._adapter_of(pod).is_told(vpod) if pod is not None else None
+            told = self._adapter_of(pod).share_of(vpod) if pod is not None else None
             serves = told.vreplicas if told is not None and told.state is ShareState.SERVE else 0
             if claim.published > serves:
                 return True

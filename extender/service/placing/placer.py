@@ -267,7 +267,7 @@ class Placer:
         """Give up what a vpod has reserved on pods whose adapters have not got ready in time. What
         binds have reserved stays.
         """
-        if self._hand_overs.overdue(pool.key, key):
+        if self._hand_overs.take_back_overdue(pool.key, key):
             owners = {claim.owner for claim in pool.claims_of(key).values()}
             for owner in filter(_is_placers, owners):
                 pool.release(owner, key)

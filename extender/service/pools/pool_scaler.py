@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from extender.engine.rebalance.move_plan import placed_by_moves
 from extender.engine.scaling.replica_writes import ReplicaWrites
-from extender.engine.scaling.room_first import placed_by_moves
 from extender.engine.scaling.scale_down import count_without_empty, lasting_count
-from extender.engine.scaling.size import ScalePlan, plan_scale
+from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
@@ -215,7 +215,8 @@ class PoolScaler:
             self._grow_from = now() + pool.scale_down_period_s
         if now() >= self._grow_from - TIMER_RESOLUTION_S:
             return False
-        if not placed_by_moves(view.state, view.allows, view.plan):
+        waiting = waiting_without_growth(view.state, view.allows, view.plan)
+        if not placed_by_moves(view.state, waiting):
             return False
         self._look_at = min(self._look_at, self._grow_from)
         return True

@@ -1,10 +1,13 @@
 """``Rollouts``: the leader's loop that replaces the pods of an old revision, pod by pod, in pools
 with ``spec.rollout.strategy: HandedOver``.
 
-``engine.scaling.rollout`` says which pod is next, from what is stored. This loop marks it, and
-evicts it once it carries nothing or its deadline has passed. In between, the evictor hands its
+``engine.scaling.rollout`` says which pods are next, from what is stored. This loop marks them, and
+evicts each once it carries nothing or its deadline has passed. In between, the evictor hands its
 shares over, and the autoscaler makes room. The loop remembers only its pace after a refusal, so any
 next leader goes on.
+
+In pools with ``spec.handoff.maxUnavailable``, the loop also gives the evictions of others their
+turns. So one task alone decides which pods go, and none is counted twice or forgotten.
 
 Each look decides the pool's condition ``RollingOut``, as the descheduler does ``PodsMisplaced``. A
 pool that has not opted in has no such condition. If the same thing holds a rollout up for
@@ -14,30 +17,30 @@ pool that has not opted in has no such condition. If the same thing holds a roll
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from extender.engine.scaling.rollout import (
     ROLLING_OUT,
+    Replaced,
     RolloutReason,
     RolloutStep,
     next_step,
 )
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import PODS, ApiError, PatchType
 from extender.kube.events import EventRecorder, ObjectReference, clean_note
 from extender.kube.fence import PoolApi
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import counted_are
-from extender.model.decode import pod_from
 from extender.model.event_reasons import EventReason
-from extender.model.eviction import Eviction, encode_eviction, eviction_of
+from extender.model.eviction import Eviction, eviction_of
 from extender.model.moves import MoveReason
-from extender.model.names import API_VERSION, EVICTING_ANNOTATION
+from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 from extender.service.placing.placer import ScaleTrigger
+from extender.service.pools.evictions import give_turns, write_mark
 from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
@@ -85,6 +88,8 @@ class Rollouts:
         self._paces: dict[str, _Pace] = {}
         """By pool key, for pools that have opted in."""
         self._conditions: dict[str, PoolCondition] = {}
+        self._limited: set[str] = set()
+        """Keys of the pools in which evictions wait for their turn."""
         self._changed: dict[Bucket, asyncio.Event] = {}
         """One for each loop: a loop that clears it must not take a change from the others."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -97,15 +102,16 @@ class Rollouts:
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         pod = new or old
-        if pod is not None and pod.pool in self._paces:
+        if pod is not None and (pod.pool in self._paces or pod.pool in self._limited):
             self._wake()
 
     def _stateful_set_changed(self, _old: StatefulSet | None, _new: StatefulSet | None) -> None:
-        if self._paces:
+        if self._paces or self._limited:
             self._wake()
 
     def _pool_changed(self, _old: AdapterPool | None, new: AdapterPool | None) -> None:
-        if self._paces or (new is not None and new.rolls_out):
+        opts_in = new is not None and (new.rolls_out or new.limits_evictions)
+        if self._paces or self._limited or opts_in:
             self._wake()
 
     def _wake(self) -> None:
@@ -128,8 +134,9 @@ class Rollouts:
                 await asyncio.sleep(SETTLE_S)
         finally:
             del self._changed[bucket]
-            for key in [key for key in self._paces if bucket.has(key)]:
+            for key in [key for key in (*self._paces, *self._limited) if bucket.has(key)]:
                 self._forget(key)
+                self._limited.discard(key)
 
     def _forget(self, key: str) -> None:
         self._paces.pop(key, None)
@@ -138,23 +145,33 @@ class Rollouts:
     async def _look(self, key: str) -> None:
         state = self._caches.state.pools.get(key)
         pool = state.adapter_pool if state is not None else None
-        if state is None or pool is None or pool.deleting or not pool.rolls_out or state.taken_by:
+        if state is None or pool is None or pool.deleting or state.taken_by:
+            self._forget(key)
+            self._limited.discard(key)
+            return
+        if pool.limits_evictions:
+            self._limited.add(key)
+            await give_turns(self._caches, self._fenced, state, self._now())
+        else:
+            self._limited.discard(key)
+        if not pool.rolls_out:
             self._forget(key)
             return
         now = asyncio.get_running_loop().time()
         pace = self._paces.setdefault(key, _Pace(now))
         step = self._with_room(state, next_step(state, self._now()))
-        if step.mark is not None:
-            await self._mark(pool, step.mark)
-        elif step.evict is not None and now >= pace.next_at:
-            await self._evict(pool, step.evict, pace, overdue=step.overdue)
-        elif step.evict is None:
+        for pod in (*step.again, *step.mark):
+            await self._mark(pod)
+        for replaced in step.evict:
+            if now >= pace.next_at:
+                await self._evict(pool, replaced, pace)
+        if not step.evict:
             pace.refused = None
         self._tell(pool, step, pace)
 
     def _with_room(self, state: PoolState, step: RolloutStep) -> RolloutStep:
-        """The step, or the wait for the pool to grow before another pod is handed over."""
-        if step.mark is None or step.mark.evicting_text is not None:
+        """The step, or the wait for the pool to grow before more pods are handed over."""
+        if not step.mark:
             return step
         plan = plan_scale(state, partial(self._caches.state.selects, state.key))
         replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
@@ -162,40 +179,28 @@ class Rollouts:
             return step
         self._autoscaler.trigger(state.key)
         note = f"waits: {counted_are(plan.wanted, 'pod')} needed, to have room for a pod's shares"
-        return RolloutStep(RolloutReason.WAITING_FOR_ROOM, note)
+        waits = RolloutStep(RolloutReason.WAITING_FOR_ROOM, note)
+        return replace(waits, again=step.again, evict=step.evict)
 
-    async def _mark(self, pool: AdapterPool, pod: AdapterPod) -> None:
-        """Write that a rollout replaces the pod. After a failure, the next look tries again."""
+    async def _mark(self, pod: AdapterPod) -> None:
+        """Write that a rollout replaces the pod."""
         now_s, known = self._now(), eviction_of(pod)
-        mark = Eviction(known.first_s if known is not None else now_s, now_s, MoveReason.ROLLOUT)
-        metadata = {
-            "uid": pod.uid,
-            "resourceVersion": pod.resource_version,
-            "annotations": {EVICTING_ANNOTATION: encode_eviction(mark, pod.uid)},
-        }
-        try:
-            reply = await self._fenced(pool.key).patch(
-                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
-            )
-        except ApiError as error:
-            log.info("pod %s is not marked for a rollout: %s", pod.key, error)
-        else:
-            self._caches.pods.written(pod_from(reply))
+        goes_on = known is not None and known.reason is MoveReason.ROLLOUT
+        mark = Eviction(known.first_s if known and goes_on else now_s, now_s, MoveReason.ROLLOUT)
+        await write_mark(self._caches, self._fenced, pod, mark)
 
-    async def _evict(
-        self, pool: AdapterPool, pod: AdapterPod, pace: _Pace, *, overdue: bool
-    ) -> None:
+    async def _evict(self, pool: AdapterPool, replaced: Replaced, pace: _Pace) -> None:
         note = "it is of an old revision"
-        if overdue:
+        if replaced.overdue:
             note += "; what it still has was not handed over in time, and is down until it is back"
         why = WhyEvicted(
             note,
             "is of an old revision",
-            EventReason.ROLLED_OUT_UNSERVED if overdue else EventReason.ROLLED_OUT,
+            EventReason.ROLLED_OUT_UNSERVED if replaced.overdue else EventReason.ROLLED_OUT,
             EventReason.ROLLOUT_REFUSED,
             "rbac.rollouts",
         )
-        await self._evictions.evict(pool, pod, why, pace, 0.0)
+        await self._evictions.evict(pool, replaced.pod, why, pace, 0.0)
 
     def _tell(self, pool: AdapterPool, step: RolloutStep, pace: _Pace) -> None:
         """Note the condition, and send an event if the rollout is stuck."""

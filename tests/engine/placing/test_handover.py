@@ -10,10 +10,10 @@ import pytest
 from extender.engine.placing.handover import (
     Adapter,
     intent_of,
-    leaving,
     retains,
     retains_some,
     routable,
+    served_by_sources,
     telling,
     unprepared,
     unreleased,
@@ -126,7 +126,7 @@ class Hand(NamedTuple):
         return self.adapters.get(int(name.rpartition("-")[2]), NO_CONTRACT)
 
     def asked(self, rule) -> dict[int, int]:
-        """What ``leaving`` or ``withheld`` returns, by ordinal."""
+        """What ``served_by_sources`` or ``withheld`` returns, by ordinal."""
         target = {f"dispatcher-{ordinal}": count for ordinal, count in self.target.items()}
         found = rule(self.pool(), KEY, target, self.adapter)
         return {int(name.rpartition("-")[2]): count for name, count in found.items()}
@@ -153,7 +153,7 @@ SERVES, PREPARES, PREPARED = adapter(SERVE), adapter(PREPARE, busy=True), adapte
 def test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over(
     hand: Hand, expected: dict[int, int]
 ):
-    assert hand.asked(leaving) == expected
+    assert hand.asked(served_by_sources) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from extender.engine.placing.handover import Adapter
 from extender.engine.placing.holders import ASKED_S, Holders
 from extender.model.assignment import Acknowledged, AssignedShare, Assignment, ShareState
+from extender.model.indexes import indexes_from, indexes_text
 
 KEY, LEASE_S = "t/a", 30
 SERVE, PREPARE, DRAIN = ShareState.SERVE, ShareState.PREPARE, ShareState.DRAIN
@@ -54,7 +56,15 @@ def others_may(holders: Holders, published: int = 3) -> int:
             adapter((1, SERVE), generation=2, said=2, busy=[KEY]), 0, id="it is busy with fewer"
         ),
         pytest.param(adapter((1, SERVE), generation=2, said=2), 2, id="it serves fewer"),
+        pytest.param(
+            adapter((1, SERVE), generation=2),
+            2,
+            id="it is told of fewer, and has never acknowledged",
+        ),
         pytest.param(adapter((3, DRAIN), generation=2, said=1), 0, id="it is told to let go"),
+        pytest.param(
+            adapter((3, DRAIN), generation=2), 3, id="it is to let go, and has never acknowledged"
+        ),
         pytest.param(
             adapter((3, DRAIN), generation=2, said=2, busy=[KEY]), 0, id="it is busy letting go"
         ),
@@ -72,6 +82,55 @@ def test_what_a_pod_may_serve_is_not_allowed_to_others(after: Adapter, allowed: 
     holders = serving()
     holders.seen("0", "p-0", after, 1.0)
     assert others_may(holders) == allowed
+
+
+def of_indexes(
+    indexes: str, state: ShareState = SERVE, *, generation: int = 1, said: int = 0
+) -> Adapter:
+    """An adapter that is told of these, and has acknowledged that."""
+    told = (indexes_from(indexes).bit_count(), state)
+    known = adapter(told, generation=generation, said=said)
+    assert known.assignment is not None
+    shares = {key: one._replace(indexes=indexes) for key, one in known.assignment.shares.items()}
+    return known._replace(assignment=replace(known.assignment, shares=shares))
+
+
+@pytest.mark.parametrize(
+    ("after", "held"),
+    [
+        pytest.param(of_indexes("0-2", said=1), "0-2", id="it serves"),
+        pytest.param(of_indexes("0", generation=2, said=1), "0-2", id="it is told of fewer"),
+        pytest.param(of_indexes("0", generation=2, said=2), "0", id="it serves fewer"),
+        pytest.param(of_indexes("2-4", generation=2, said=1), "0-4", id="it is told of others"),
+        pytest.param(of_indexes("2-4", generation=2, said=2), "2-4", id="it serves the others"),
+        pytest.param(of_indexes("0-2", DRAIN, generation=2, said=1), "0-2", id="it lets go"),
+        pytest.param(of_indexes("0-2", DRAIN, generation=2, said=2), "", id="it has let go"),
+        pytest.param(adapter(None, generation=2, said=2), "0-2", id="its lease has not run out"),
+    ],
+)
+def test_an_index_that_a_pod_may_serve_is_not_free_for_others(after: Adapter, held: str):
+    holders = Holders()
+    holders.seen("0", "p-0", of_indexes("0-2", said=1), 0.0)
+    holders.seen("0", "p-0", after, 1.0)
+    assert indexes_text(holders.others_indexes(KEY, "1")) == held
+    assert holders.others_indexes(KEY, "0") == 0
+
+
+def test_others_are_told_when_a_pod_has_other_indexes_although_as_many():
+    holders = Holders()
+    holders.seen("0", "p-0", of_indexes("0-2", said=1), 0.0)
+    assert holders.seen("0", "p-0", of_indexes("2-4", generation=2, said=1), 1.0) == set()
+    assert holders.seen("0", "p-0", of_indexes("2-4", generation=2, said=2), 2.0) == {KEY}
+
+
+def test_indexes_that_are_being_written_are_held():
+    holders = Holders()
+    known = of_indexes("0-1", said=1)
+    holders.seen("0", "p-0", known, 0.0)
+    after = of_indexes("1-2", generation=2).assignment
+    assert after is not None
+    holders.ask("0", "p-0", known.assignment, after, 1.0)
+    assert indexes_text(holders.others_indexes(KEY, "1")) == "0-2"
 
 
 def test_a_pod_that_prepares_holds_nothing():

@@ -315,6 +315,13 @@ class TestPolicy:
         both = ["tenant/c", "tenant/a"]
         assert self.advise(scene, vpods=both) == [("c", 1, 0, 1, "Policy")]
 
+    @pytest.mark.parametrize("waiting", [[], ["tenant/a"]])
+    def test_not_while_the_plan_gives_it_vreplicas(self, waiting: list[str]):
+        """What the profile prefers may be another pod once they are placed (seed 260869562)."""
+        scene = self.two_pods().vpod("a", 5, {0: 1, 1: 3})
+        expected = [] if waiting else [("a", 1, 0, 3, "Policy")]
+        assert self.advise(scene, waiting=waiting) == expected
+
     def test_not_while_the_vpod_cools_down(self):
         assert self.advise(self.two_pods(), cooling=these("a")) == []
 

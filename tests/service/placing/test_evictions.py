@@ -206,3 +206,28 @@ async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_evi
         await until(served(known, "tenant/b", {1: 1}))
         assert await world.ledger(0) == {}
     assert known.gaps == []
+
+
+async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselves():
+    world = await a_world(0, 1, 2, handoff={"maxUnavailable": {"pool": 1}})
+    await with_webhook(world)
+    async with world.serving(), adapters(world, 0, 1, 2) as known:
+        for name in "abc":
+            await world.vpod(name, 3)
+        await until(served(known, KEY, {0: 1, 1: 1, 2: 1}))
+        first = asyncio.create_task(evict(world, 0))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(evict(world, 1))
+        await first
+        await asyncio.sleep(20)
+        assert not second.done()
+        assert "turn" not in (await annotations(world, 1))[EVICTING_ANNOTATION]
+        assert known.serving[1]
+        await world.remove_pod(0)
+        await world.pod(0, {}, node="node-0")
+        async with adapters_beside(known, 0):
+            refusals = await second
+        assert "waits for its turn" in refusals[0]
+        assert len(refusals) > 4
+    assert known.gaps == []
+    await world.check()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
+from extender.kube.api import ADAPTERPOOLS, PODS, VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
@@ -100,12 +100,12 @@ async def test_what_an_adapter_does_not_let_go_is_served_elsewhere_a_lease_after
         known.never.add((0, "Drain"))
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         await asyncio.sleep(5)
-        assert service.committer.hand_overs.waits(POOL, KEY) == [
+        assert service.committer.hand_overs.describe_waits(POOL, KEY) == [
             "waits for the adapter of dispatcher-0 to let go (5 s of 20)",
             "waits until the adapter of dispatcher-0 has let go",
         ]
         await asyncio.sleep(20)
-        (wait,) = service.committer.hand_overs.waits(POOL, KEY)
+        (wait,) = service.committer.hand_overs.describe_waits(POOL, KEY)
         assert wait.startswith("waits until the lease of dispatcher-0 has run out (")
         assert 20 + LEASE_S - 26 < await serves(known, {1: 4}) < 20 + LEASE_S - 22
     await world.check()
@@ -168,7 +168,7 @@ async def test_a_leader_that_is_new_tells_nobody_to_serve_more_for_a_lease():
         async with adapters_beside(known, 1):
             await asyncio.sleep(3)
             assert known.serving == {0: {KEY: 1}, 1: {}}, "what is served is served on"
-            (wait,) = service.committer.hand_overs.waits(POOL, KEY)
+            (wait,) = service.committer.hand_overs.describe_waits(POOL, KEY)
             assert wait.startswith("the leader is new: it tells nobody to serve more until")
             assert LEASE_S - 5 < await serves(known, {0: 1, 1: 1}) < LEASE_S
     await world.check()
@@ -190,6 +190,25 @@ async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_t
     await world.check()
 
 
+async def test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too():
+    world = await a_world(0)
+    async with world.serving() as service:
+        await asyncio.sleep(LEASE_S + 1)
+        await world.vpod("a", 2, poolRef={"namespace": "elsewhere", "name": "former"})
+        status = {"status": {"placements": [{"podName": "former-3", "vreplicas": 2}]}}
+        await world.cluster.patch(
+            VPODS, "tenant", "a", status, patch_type=PatchType.MERGE, subresource="status"
+        )
+        await asyncio.sleep(1)
+        await world.point("a", at=NS)
+        while not service.caches.state.pool(POOL).claims_of(KEY):  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0)
+        pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
+        assert pod is not None
+        newer = replace(pod, ledger={KEY: Share(2)})
+        assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"
+
+
 async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served():
     world = await a_world(0)
     async with world.serving() as service:
@@ -197,4 +216,4 @@ async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served()
         pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
         assert pod is not None
         newer = replace(pod, ledger={KEY: Share(2)})
-        assert service.committer.hand_overs.telling(newer, KEY, None).state == "Prepare"
+        assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"

@@ -369,7 +369,7 @@ async def test_what_a_hand_over_waits_for_is_told():
     async with world.serving() as service, adapters(world, 0) as known:
         await world.vpod("a", 2)
         await until(served(known, KEY, {0: 2}))
-        waits = service.committer.hand_overs.waits
+        waits = service.committer.hand_overs.describe_waits
         assert waits(POOL, KEY) == []
         await world.pods(1)
         known.never = {(1, "Prepare"), (1, "Serve"), (0, "Drain")}
@@ -400,7 +400,7 @@ async def test_that_a_hand_over_was_taken_back_is_told():
         known.never = {(1, "Serve")}
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         await asyncio.sleep(50)
-        assert service.committer.hand_overs.waits(POOL, KEY) == [
+        assert service.committer.hand_overs.describe_waits(POOL, KEY) == [
             "an adapter did not get ready in time: it leaves no pod that is drained for 100 s more"
         ]
 

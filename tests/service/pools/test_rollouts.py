@@ -77,6 +77,59 @@ async def test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere(
     await world.check()
 
 
+async def test_two_pods_are_replaced_at_the_same_time_where_maxunavailable_allows_it():
+    most = {"maxUnavailable": {"pool": 2}}
+    async with rolling(minPods=6, slots=8, handoff=most) as (world, controller, known):
+        await until(world.has_replicas(6))
+        await asyncio.sleep(5)
+        controller.roll_out("r2")
+        await until(marked(world, 2))
+        await until(has_revision(world, "r2"), timeout_s=300)
+        await until(all_served(known))
+        assert controller.down_most <= 2
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_only_as_many_pods_are_handed_over_as_have_room_elsewhere():
+    most = {"maxUnavailable": {"pool": 3}}
+    async with rolling(slots=6, handoff=most) as (world, controller, known):
+        controller.roll_out("r2")
+        await until(marked(world, 1))
+        await asyncio.sleep(0.5)
+        assert await marks(world) == 1
+        await until(has_revision(world, "r2"), timeout_s=300)
+        await until(all_served(known))
+    assert known.gaps == []
+
+
+async def test_a_rollout_leaves_the_place_of_a_pod_that_somebody_evicts():
+    most = {"maxUnavailable": {"pool": 2}}
+    async with rolling(minPods=6, slots=8, handoff=most) as (world, controller, _):
+        await until(world.has_replicas(6))
+        await asyncio.sleep(5)
+        now = world.cluster.server.now()
+        uid = (await world.pod_object(0))["metadata"]["uid"]
+        mark = encode_eviction(Eviction(now, now + 200), uid)
+        await world.annotate(0, **{EVICTING_ANNOTATION: mark})
+        controller.roll_out("r2")
+        await asyncio.sleep(60)
+        assert controller.deleted
+        assert controller.down_most == 1
+
+
+async def marks(world: World) -> int:
+    ordinals = range(await world.replicas())
+    return sum([await annotation(world, i, EVICTING_ANNOTATION) is not None for i in ordinals])
+
+
+def marked(world: World, pods: int):
+    async def is_so() -> bool:
+        return await marks(world) == pods
+
+    return is_so
+
+
 async def test_a_pool_without_room_grows_by_the_surge_before_a_pod_is_marked():
     async with rolling(slots=4, minPods=0) as (world, controller, _):
         controller.broken.add("r2")

@@ -9,6 +9,7 @@
                             the store confirms
     I6 exclusive            ``ExclusiveChecker``: adapters never serve more than is published
     I7 no gap               ``HandoverChecker``: a planned move takes no share out of service
+    I8 limited              ``MaxUnavailableChecker``: planned events take no more pods at once
     I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
 
@@ -47,6 +48,7 @@ from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.handovers import HandoverChecker
 from extender.lab.simulation.checkers.honesty import HonestyChecker
 from extender.lab.simulation.checkers.load_conditions import load_differences
+from extender.lab.simulation.checkers.max_unavailable import MaxUnavailableChecker
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
@@ -105,6 +107,7 @@ class Checkers:
         self._assignments = AssignmentChecker(context)
         self.exclusive = ExclusiveChecker(context)
         self.handovers = HandoverChecker(context, self._moves.presence)
+        self.max_unavailable = MaxUnavailableChecker(context)
         self.moves = self._moves.made
         self.callers = CallerChecks(context, self._moves)
         self._causes = Causes(context, self._budgets, self._moves.presence, self.callers)
@@ -113,7 +116,7 @@ class Checkers:
         self._handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
             "vpods": partial(self._vpod_changed, read_vpod),
             "streams": partial(self._vpod_changed, read_stream),
-            "adapterpools": self._causes.pool_changed,
+            "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._causes.node_changed,
             "namespaces": self._causes.namespace_changed,
@@ -125,7 +128,7 @@ class Checkers:
         """Describe what is not correct yet. An empty list means settled."""
         return [
             *self.stored.differences(),
-            *load_differences(self.pools),
+            *load_differences(self.pools, self.pods.values()),
             *self._assignments.differences(),
         ]
 
@@ -156,9 +159,14 @@ class Checkers:
         if self._causes.lease_changed(before, after):
             self._reporting.leader_changed()
 
+    def _pool_changed(self, before: Obj | None, after: Obj | None) -> None:
+        self._causes.pool_changed(before, after)
+        self.max_unavailable.pool_changed((after or before or {})["metadata"]["name"])
+
     def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
             pool, removed = self._causes.stateful_set_changed(after)
+            self.max_unavailable.stateful_set_changed(pool)
             if by_service() and not self._two_lead():
                 self._scale_down.check(pool, removed)
 
@@ -179,6 +187,7 @@ class Checkers:
         self._last_read[pod.name] = after
         self._assignments.pod_changed(before, after, pod)
         self.handovers.pod_changed(before, after, old)
+        self.max_unavailable.pod_changed(after)
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
         self._budgets.pod_seen(pod)

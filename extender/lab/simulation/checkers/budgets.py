@@ -190,7 +190,7 @@ class Budgets:
         told_at = self._clock() - ago
         if not 0.0 <= ago < cooldown_s or self._in_parts(actor, new, told_at):
             return []
-        if pool.overlaps or pool.exclusive:
+        if pool.hands_over:
             limited = [move for move in limited if not self._began(move, new, told_at)]
         return [
             f"{actor} moved {old.key} again after {ago:.1f} s, which is to be left in peace for "

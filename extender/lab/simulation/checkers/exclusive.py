@@ -1,5 +1,5 @@
 """I6: in a pool with ``handoff.mode: Exclusive``, a vpod's adapters never serve more vreplicas
-together than it publishes.
+together than it publishes, and in a pool with indexes no two serve the same one.
 
 Each time an adapter begins to serve, all that serve the vpod at that moment are counted: also those
 that are cut off, or whose pods are gone. What a vpod has published lately counts as published: an
@@ -11,8 +11,10 @@ from typing import Final
 
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.checkers.handovers import CALLERS
+from extender.lab.simulation.world.adapters import Served
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import pool_of
+from extender.model.indexes import indexes_text
 
 LATELY_S: Final = 300.0
 
@@ -33,8 +35,8 @@ class ExclusiveChecker(Checker):
             known[:] = [one for one in known if one[0] > self._clock() - LATELY_S]
             known.append((self._clock(), _published(old, pool)))
 
-    def served(self, pod: str, key: str, total: int, where: str) -> None:
-        """An adapter has begun to serve; ``total``: what is served of the vpod in all."""
+    def served(self, pod: str, key: str, served: list[tuple[str, Served]]) -> None:
+        """An adapter has begun to serve; ``served``: what each pod serves of the vpod."""
         pool, vpod = pool_of(pod), self._stored.vpods.get(key)
         if self._circumstances.restored() or not self._stored.pool(pool).exclusive:
             return
@@ -44,8 +46,17 @@ class ExclusiveChecker(Checker):
         lately = [count for until, count in self._before.get((pool, key), ()) if until > since]
         most = max([_published(vpod, pool) if vpod is not None else 0, *lately])
         self.checked += 1
+        total = sum(one.vreplicas for _, one in served)
+        where = ", ".join(
+            f"{one.vreplicas} [{indexes_text(one.indexes)}] on {name}" for name, one in served
+        )
         if total > most:
             self._violated(f"{key} is served {total} times ({where}), and publishes {most}")
+        once = 0
+        for _, one in served:
+            if once & one.indexes:
+                self._violated(f"an index of {key} is served twice ({where})")
+            once |= one.indexes
 
 
 def _published(vpod: VPod, pool: str) -> int:

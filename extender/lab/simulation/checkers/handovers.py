@@ -22,13 +22,14 @@ from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.assignments import assignment_of
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.checkers.presence import Presence
-from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
 from extender.lab.simulation.world.callers import GROUP, KIND
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.assignment import is_full
 from extender.model.decode import pod_from
 from extender.model.eviction import eviction_of
+from extender.model.indexes import indexes_from
 from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
@@ -46,10 +47,12 @@ class HandoverChecker(Checker):
         self._presence = presence
         self._acknowledged: dict[str, float] = {}
         """Name of a pod -> since when its adapter has acknowledged."""
-        self._told_serve: dict[tuple[str, str], float] = {}
-        """(pod, vpod) -> since when it is told to serve."""
+        self._told_serve: dict[tuple[str, str], tuple[float, int]] = {}
+        """(pod, vpod) -> since when it is told to serve these indexes."""
         self._full: dict[str, frozenset[str]] = {}
         """Pod -> the vpods that its assignment has, if it has no room for another one."""
+        self._published: dict[str, tuple[str, float]] = {}
+        """Vpod -> its UID, and since when it publishes anything."""
         self.checked = 0
         """Moves of served vreplicas that were compared."""
         self.rolled_out = 0
@@ -67,8 +70,12 @@ class HandoverChecker(Checker):
         if not by_service() or self._two_lead() or was["uid"] != told["uid"]:
             return
         for key, share in told["shares"].items():
-            if share["state"] == "Drain" and was["shares"].get(key, share)["state"] == "Serve":
-                self._check_drain(name, key)
+            had = was["shares"].get(key, share)
+            if had["state"] == "Serve":
+                if share["state"] == "Drain":
+                    self._check_drain(name, key)
+                elif left := self._served_here(name, key, _indexes(had) & ~_indexes(share)):
+                    self._check_drain(name, key, left)
         pod = self._stored.pods[name]
         for key in set(old.ledger or ()) - set(pod.ledger or ()):
             self._check_removal(name, key, was["shares"].get(key))
@@ -83,15 +90,15 @@ class HandoverChecker(Checker):
         if told is not None and is_full(annotations[ASSIGNMENT]):
             self._full[name] = frozenset(told["shares"])
         serves = {
-            key
+            key: _indexes(share)
             for key, share in (told["shares"] if told is not None else {}).items()
             if share["state"] == "Serve"
         }
         for pod, key in [one for one in self._told_serve if one[0] == name]:
-            if key not in serves:
+            if self._told_serve[pod, key][1] != serves.get(key):
                 del self._told_serve[pod, key]
-        for key in serves:
-            self._told_serve.setdefault((name, key), self._clock())
+        for key, indexes in serves.items():
+            self._told_serve.setdefault((name, key), (self._clock(), indexes))
 
     def _adapter(self, name: str) -> SimulatedAdapter | None:
         """The pod's adapter, if the service has to wait for it."""
@@ -115,6 +122,8 @@ class HandoverChecker(Checker):
 
     def check_status(self, old: VPod, new: VPod) -> None:
         """The service has written a status."""
+        if self._published.get(new.key, ("", 0.0))[0] != new.uid:
+            self._published[new.key] = (new.uid, self._clock())
         if not self._hands_over(new.pool) or new.by_caller or old.pool != new.pool:
             return
         lost = sum(
@@ -142,7 +151,17 @@ class HandoverChecker(Checker):
                 f"adapters there are prepared for {ready} of {lost}"
             )
 
-    def _check_drain(self, name: str, key: str) -> None:
+    def _served_here(self, name: str, key: str, indexes: int) -> int:
+        """Those of ``indexes`` that the pod's adapter serves, if the service has to wait for it."""
+        since = self._published.get(key, ("", inf))[1]
+        if since > self._clock() - self._circumstances.late_s:
+            return 0  # the vpod is new, and what is served is its namesake's
+        adapter = self._adapter(name)
+        serves = adapter.serving.get(key) if adapter is not None else None
+        return serves.indexes & indexes if serves is not None else 0
+
+    def _check_drain(self, name: str, key: str, indexes: int | None = None) -> None:
+        """The pod is told to let go of a vpod, or in a pool with indexes of some of them."""
         vpod = self._stored.vpods.get(key)
         if vpod is None or vpod.pool != pool_of(name) or not self._hands_over(vpod.pool):
             return
@@ -150,10 +169,15 @@ class HandoverChecker(Checker):
         for other in vpod.placements:
             adapter = self._adapter(other)
             told = self._told_serve.get((other, key))
-            waited = told is not None and self._clock() - told > pool.prepare_timeout_s - 1.0
-            if self._is_left_out(other, key):
+            since, gets = told or (inf, 0)
+            waited = self._clock() - since > pool.prepare_timeout_s - 1.0
+            if other == name or self._is_left_out(other, key):
                 continue
-            if adapter is not None and not waited and key not in adapter.serving:
+            if adapter is None or waited:
+                continue
+            serves = adapter.serving.get(key, Served())
+            wanted = gets if indexes is None else gets & indexes
+            if wanted & ~serves.indexes or (indexes is None and not serves.vreplicas):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
     def _check_eviction(self, name: str, pod: Obj) -> None:
@@ -185,3 +209,7 @@ class HandoverChecker(Checker):
         deadline = epoch_s(share.get("deadline", ""), float("inf"))
         if deadline > self._circumstances.now_of(ACTOR.get()) + CLOCKS_APART_S:
             self._violated(f"{key} leaves the ledger of {name}, whose adapter serves it")
+
+
+def _indexes(share: Mapping[str, Any]) -> int:
+    return indexes_from(share.get("indexes", ""))

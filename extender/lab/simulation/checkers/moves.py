@@ -228,7 +228,7 @@ class MoveChecker(Checker):
         goes was published before. ``HandoverChecker`` looks at that.
         """
         pool = self._stored.pool(pool_of(move.from_pod))
-        if not move.to_pod and (pool.overlaps or pool.exclusive):
+        if not move.to_pod and pool.hands_over:
             return False
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(

@@ -16,7 +16,7 @@ import math
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -27,6 +27,7 @@ from extender.lab.simulation.world.facts import ASSIGNMENT, POOL, is_ready
 from extender.lab.simulation.world.replica import Replica
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.decode import pod_from
+from extender.model.indexes import indexes_from
 
 RETRY_S: Final = 1.0
 TIMEOUT_S: Final = 5.0
@@ -41,8 +42,16 @@ CLOCKS_WRONG: Final = 0.05
 LEASE_PART: Final = 0.9
 """Of a lease that an adapter uses, as docs/adapters.md asks for."""
 
-OnServe = Callable[[str, str, int, str], None]
-"""Called with a pod, a vpod, how many vreplicas of it are served in all, and where, in words."""
+
+class Served(NamedTuple):
+    """What an adapter serves of a vpod. ``indexes``: a set of ``model.indexes``."""
+
+    vreplicas: int = 0
+    indexes: int = 0
+
+
+OnServe = Callable[[str, str, list[tuple[str, Served]]], None]
+"""Called with a pod, a vpod, and what each pod serves of it."""
 
 TRY_AGAIN: Final = (403, 404, 409, 413, 429, 503, 504)
 """413: so many shares are busy that their names are too long to store. Later they are fewer."""
@@ -50,14 +59,14 @@ TRY_AGAIN: Final = (403, 404, 409, 413, 429, 503, 504)
 
 @dataclass
 class SimulatedAdapter:
-    """The adapter of one pod. ``serving``: vpod -> vreplicas; ``prepared``: vpods."""
+    """The adapter of one pod. ``serving``: by vpod; ``prepared``: vpods."""
 
     uid: str
     delay_s: float
     never: str
     """The state that it does not get to while it is stuck; "" for none."""
     silent: bool
-    serving: dict[str, int] = field(default_factory=dict)
+    serving: dict[str, "Served"] = field(default_factory=dict)
     prepared: set[str] = field(default_factory=set)
     told: Mapping[str, Any] | None = None
     """The assignment that it acts on."""
@@ -110,7 +119,7 @@ class SimulatedAdapters:
         """Both by pod name."""
         self._left_behind: list[tuple[str, SimulatedAdapter]] = []
         """Pod name and adapter of those whose pods are gone, and which perhaps go on."""
-        self.on_serve: OnServe = lambda _pod, _vpod, _total, _where: None
+        self.on_serve: OnServe = lambda _pod, _vpod, _served: None
         self._calm = False
         self.serves_on_s = 0.0
         """How long an adapter at least serves a share that it is told to drain."""
@@ -181,8 +190,8 @@ class SimulatedAdapters:
         else:
             self._left_behind.append((name, adapter))
 
-    def _served(self, pod: str, key: str) -> list[tuple[str, int]]:
-        """Name of each pod of the same pool that serves a vpod, and how many vreplicas."""
+    def _served(self, pod: str, key: str) -> list[tuple[str, Served]]:
+        """Name of each pod of the same pool that serves a vpod, and what."""
         now = asyncio.get_running_loop().time()
         self._left_behind = [one for one in self._left_behind if one[1].may_serve(now)]
         return [
@@ -258,11 +267,11 @@ class SimulatedAdapters:
             if share["state"] == "Prepare":
                 adapter.prepared.add(key)
             elif share["state"] == "Serve" and may_serve:
-                before, adapter.serving[key] = adapter.serving.get(key, 0), share["vreplicas"]
-                if adapter.lease_s and before < share["vreplicas"]:
-                    served = self._served(name, key)
-                    where = ", ".join(f"{count} on {pod}" for pod, count in served)
-                    self.on_serve(name, key, sum(count for _, count in served), where)
+                before, now = adapter.serving.get(key, Served()), _served(share)
+                adapter.serving[key] = now
+                more = now.vreplicas > before.vreplicas or now.indexes & ~before.indexes
+                if adapter.lease_s and more:
+                    self.on_serve(name, key, self._served(name, key))
         self._trace(f"    adapter of {name} serves {adapter.serving}")
 
     async def _say(self, name: str, adapter: SimulatedAdapter, said: list[bytes]) -> bool:
@@ -297,10 +306,14 @@ class SimulatedAdapters:
 def _does(adapter: SimulatedAdapter, key: str, share: Mapping[str, Any]) -> bool:
     """Whether it does already what the share's state asks."""
     if share["state"] == "Serve":
-        return bool(adapter.serving.get(key) == share["vreplicas"])
+        return adapter.serving.get(key) == _served(share)
     if share["state"] == "Prepare":
         return key in adapter.prepared
     return key not in adapter.serving
+
+
+def _served(share: Mapping[str, Any]) -> Served:
+    return Served(share["vreplicas"], indexes_from(share.get("indexes", "")))
 
 
 def _body(assignment: Mapping[str, Any], busy: set[str]) -> bytes:

@@ -31,6 +31,7 @@ PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
 EXCLUSIVE_SHARE: Final = 0.5
+INDEXED_SHARE: Final = 0.5
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """``knative`` is missing. It moves vreplicas whenever a pod restarts, as Knative does, which
 violates I4 on purpose.
@@ -86,8 +87,12 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         pools = tuple({"handoff": _drawn_handoff(dice), **pool} for pool in scale.pools)
         dice = random.Random(f"{seed}/exclusive")
         pools = tuple(_perhaps_exclusive(pool, dice) for pool in pools)
+        dice = random.Random(f"{seed}/indexed")
+        pools = tuple(_perhaps_indexed(pool, dice) for pool in pools)
         dice = random.Random(f"{seed}/rollout")
         pools = tuple(_with_rollout(pool, dice) for pool in pools)
+        dice = random.Random(f"{seed}/maxUnavailable")
+        pools = tuple(_with_max_unavailable(pool, dice) for pool in pools)
         scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
@@ -124,12 +129,29 @@ def _perhaps_exclusive(pool: Obj, rng: random.Random) -> Obj:
     return {**pool, "handoff": handoff}
 
 
+def _perhaps_indexed(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool, half of them with indexes."""
+    if rng.random() >= INDEXED_SHARE or "identity" in pool["handoff"]:
+        return pool
+    return {**pool, "handoff": {**pool["handoff"], "identity": "Indexed"}}
+
+
 def _with_rollout(pool: Obj, rng: random.Random) -> Obj:
     """Return the pool, for half of those that hand shares over with rollouts that do."""
     surge, hands_over = rng.choice((0, 1, 1, 2)), rng.random() < 0.5
     if not hands_over or pool["handoff"]["mode"] == "None":
         return pool
     return {**pool, "rollout": {"strategy": "HandedOver", "surge": surge}}
+
+
+def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
+    """Return the pool; planned events of half of those that hand shares over have a limit."""
+    limited, most = rng.random() < 0.5, rng.choice((1, 2, 3, "25%", "50%"))
+    per_vpod = rng.choice((None, None, 1, 2, "50%"))
+    if not limited or pool["handoff"]["mode"] == "None":
+        return pool
+    limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}
+    return {**pool, "handoff": {**pool["handoff"], "maxUnavailable": limits}}
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:

@@ -210,9 +210,13 @@ class Pool:
     """Whether they hand them over without a gap."""
     exclusive: bool = False
     """Whether they hand them over, and never serve more together than is published."""
+    indexed: bool = False
+    """Whether they are told which of a vpod's vreplicas they have."""
     surge: int = 0
     """The pods that a rollout needs beside those that carry something; 0 if none is handed over."""
     prepare_timeout_s: float = 30.0
+    max_unavailable: Mapping[str, int | str] | None = None
+    """spec.handoff.maxUnavailable, if shares are handed over."""
     deleted: bool = False
     """Whether its AdapterPool is missing."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -229,6 +233,11 @@ class Pool:
     """(since when, minPodsPerVPod)."""
     limits_seen: list[tuple[float, float]] = field(default_factory=list)
     """(since when, rescheduleAfterSeconds); inf if there is none."""
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether its adapters hand shares over, in either mode."""
+        return self.overlaps or self.exclusive
 
     def read(self, obj: Obj) -> None:
         """Read an AdapterPool."""
@@ -248,9 +257,12 @@ class Pool:
         self.handoff = handoff is not None
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
         self.exclusive = (handoff or {}).get("mode") == "Exclusive"
+        self.indexed = (handoff or {}).get("identity") == "Indexed"
         rollout = spec.get("rollout") or {}
         self.surge = rollout.get("surge", 1) if rollout.get("strategy") == "HandedOver" else 0
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
+        hands_over = self.overlaps or self.exclusive
+        self.max_unavailable = (handoff or {}).get("maxUnavailable") if hands_over else None
         self.balances_load = rebalance.get("load") is not None
         self.load_source = spec.get("loadSource") or ""
         conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or ()}

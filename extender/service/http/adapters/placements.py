@@ -6,7 +6,9 @@
         "placements": [{"pod": "knative-eventing/dispatcher-0", "vreplicas": 3}]}
 
 ``placements`` are those of the vpod's published status, in its order. In a pool that hands shares
-over, they are the pods that serve the vpod meanwhile (``engine.placing.handover.routable``).
+over, they are the pods that serve the vpod meanwhile (``engine.placing.handover.routable``). In a
+pool with ``identity: Indexed``, each also has ``"indexes": "0-1,5"``, as its adapter is told. While
+an index moves, two pods may have it.
 ``generation`` is the resourceVersion of the object: an answer of any replica that has a smaller one
 is older, and is to be thrown away. ``?kind=KIND.GROUP`` asks for an object of a foreign kind, as
 the vpod's key names it after its ``@``. ``?watch=true`` answers with JSON lines (``streams``), one
@@ -26,6 +28,7 @@ import orjson
 from aiohttp import web
 
 from extender.config.model import DNS_LABEL, DNS_SUBDOMAIN
+from extender.model.indexes import indexes_text
 from extender.model.objects import AdapterPod, VPod
 from extender.model.resource_versions import parse_version
 from extender.service.http.adapters.assignments import watch_of
@@ -46,6 +49,10 @@ SeenVersion = Callable[[str], int]
 """Source of a vpod ("" for VPods) -> the newest resourceVersion of that kind that was seen."""
 Routable = Callable[[VPod], Mapping[str, int]]
 """A vpod -> pod name -> vreplicas, where its work is to be sent."""
+Placed = dict[str, object]
+"""One of ``placements``."""
+ToldIndexes = Callable[[str, str], Mapping[str, int]]
+"""(Pool, vpod) -> pod name -> its set of indexes; empty in a pool without indexes."""
 
 
 class PlacementAnswers:
@@ -58,12 +65,14 @@ class PlacementAnswers:
         streams: LineStreams,
         *,
         routable: Routable,
+        told_indexes: ToldIndexes,
         seen_version: SeenVersion,
     ) -> None:
         self._caches = caches
         self._callers = callers
         self._streams = streams
         self._routable = routable
+        self._told_indexes = told_indexes
         self._seen_version = seen_version
         caches.vpods.add_event_handler(self._vpod_changed)
         caches.pods.add_event_handler(self._pod_changed)
@@ -79,7 +88,9 @@ class PlacementAnswers:
             return
         pool = self._caches.pools.get(new.pool)
         state = self._caches.state.pools.get(new.pool)
-        if pool is None or not pool.hands_over or state is None or new.name not in state.pods:
+        if pool is None or not (pool.hands_over or pool.is_indexed):
+            return
+        if state is None or new.name not in state.pods:
             return
         for vpod in state.pods[new.name].claims:
             self._streams.changed(vpod)
@@ -92,13 +103,27 @@ class PlacementAnswers:
             return text_answer(request, 400, str(error))
         caller = request[CALLER]
         news = _PlacementNews(
-            self._caches, self._callers, caller, key, self._routable, self._seen_version
+            self._caches, self._callers, caller, key, self._placed, self._seen_version
         )
         if watch:
             return await self._streams.serve(request, news, subject=key, owner=caller.name)
         if self._caches.vpods.latest(key) is None:
             return text_answer(request, 404, f"vpod {key} does not exist")
         return web.Response(body=news.take(), content_type="application/json")
+
+    def _placed(self, vpod: VPod) -> list[Placed]:
+        namespace, indexes = vpod.pool.partition("/")[0], self._told_indexes(vpod.pool, vpod.key)
+        return [
+            _placed(f"{namespace}/{name}", count, indexes.get(name, 0))
+            for name, count in self._routable(vpod).items()
+        ]
+
+
+def _placed(pod: str, vreplicas: int, indexes: int) -> Placed:
+    if not indexes:
+        return {"pod": pod, "vreplicas": vreplicas}
+    count = indexes.bit_count()
+    return {"pod": pod, "vreplicas": count, "indexes": indexes_text(indexes)}
 
 
 def _key_of(request: web.Request) -> str:
@@ -123,17 +148,17 @@ class _PlacementNews:
         callers: AdapterCallers,
         caller: AdapterCaller,
         key: str,
-        routable: Routable,
+        placed: Callable[[VPod], list[Placed]],
         seen_version: SeenVersion,
     ) -> None:
         self._caches = caches
         self._callers = callers
         self._caller = caller
         self._key = key
-        self._routable = routable
+        self._placed = placed
         self._seen_version = seen_version
-        self._told: list[tuple[str, int]] | None = None
-        """Pod key and vreplicas, as told last; None: nothing yet."""
+        self._told: list[Placed] | None = None
+        """As told last; None: nothing yet."""
 
     def ended(self) -> bool:
         """See News. Not for a vpod that is gone, which may come again."""
@@ -142,7 +167,7 @@ class _PlacementNews:
     def take(self) -> bytes:
         """See News."""
         vpod = self._caches.vpods.latest(self._key)
-        placed = self._placements(vpod)
+        placed = self._placed(vpod) if vpod is not None else []
         if placed == self._told:
             return b""
         self._told = placed
@@ -154,12 +179,6 @@ class _PlacementNews:
         answer = {
             "vpod": self._key,
             "generation": version or 0,
-            "placements": [{"pod": pod, "vreplicas": count} for pod, count in placed],
+            "placements": placed,
         }
         return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
-
-    def _placements(self, vpod: VPod | None) -> list[tuple[str, int]]:
-        if vpod is None:
-            return []
-        namespace = vpod.pool.partition("/")[0]
-        return [(f"{namespace}/{pod}", count) for pod, count in self._routable(vpod).items()]

@@ -28,7 +28,12 @@ from extender.service.http.adapters import assignments, placements
 from extender.service.http.adapters.acknowledge import OUTCOME_VALUES, OUTCOMES, AcknowledgeVerb
 from extender.service.http.adapters.assignments import AssignmentAnswers
 from extender.service.http.adapters.callers import CALLER, PLACEMENTS_ONLY, AdapterCallers
-from extender.service.http.adapters.placements import PlacementAnswers, Routable, SeenVersion
+from extender.service.http.adapters.placements import (
+    PlacementAnswers,
+    Routable,
+    SeenVersion,
+    ToldIndexes,
+)
 from extender.service.http.adapters.streams import END_REASONS, LineStreams
 from extender.service.http.health import Health
 from extender.service.http.overload import ACKNOWLEDGE, VerbLimits
@@ -53,12 +58,13 @@ STREAM_KINDS: Final = ("assignment", "placements")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterParts:
-    """What the listener answers from. ``routable``, ``seen_version``: see ``PlacementAnswers``."""
+    """What the listener answers from. ``PlacementAnswers`` says what its callables are."""
 
     caches: Caches
     acknowledge: AcknowledgeVerb
     reviews: TokenReviews
     routable: Routable
+    told_indexes: ToldIndexes
     seen_version: SeenVersion
     health: Health
     rng: random.Random
@@ -94,6 +100,7 @@ class AdapterServer:
             self.callers,
             of_placements,
             routable=parts.routable,
+            told_indexes=parts.told_indexes,
             seen_version=parts.seen_version,
         )
         self.listener.add_metrics(metrics, lambda: self.callers.refused)

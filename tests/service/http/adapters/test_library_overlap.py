@@ -201,6 +201,35 @@ async def test_a_router_is_told_the_old_pod_until_the_new_one_serves(tmp_path: P
         assert await routed() == [f"{NS}/dispatcher-1"]
 
 
+async def test_shares_with_indexes_say_which_vreplicas_move_and_where_a_router_finds_them(
+    tmp_path: Path,
+):
+    async with (
+        overlap(tmp_path, identity="Indexed") as scene,
+        router(scene.it, tmp_path) as resolver,
+    ):
+
+        async def routed() -> dict[str, object]:
+            return {pod.pod: pod.indexes for pod in (await resolver.resolve(VPOD)).pods}
+
+        def indexes(ordinal: int) -> object:
+            return scene.workers.adapters[ordinal].shares[VPOD].indexes
+
+        assert indexes(0) == (0, 1)
+        assert await routed() == {f"{NS}/dispatcher-0": (0, 1)}
+        await scene.move(1)
+        await scene.workers.serve({0: VREPLICAS - 1, 1: 1})
+        assert (indexes(0), indexes(1)) == ((0,), (1,))
+        await happens_soon(routed, {f"{NS}/dispatcher-0": (0,), f"{NS}/dispatcher-1": (1,)})
+
+
+async def happens_soon(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
+    async def is_so() -> bool:
+        return await ask() == wanted
+
+    await until(is_so, timeout_s=5)
+
+
 async def test_an_on_prepare_that_fails_is_called_again_and_the_move_goes_on(tmp_path: Path):
     failures = iter([ConnectionError("no database")])
 

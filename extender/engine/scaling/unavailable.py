@@ -1,0 +1,99 @@
+"""Which pods of a pool may be taken out of service next, in pools with
+``spec.handoff.maxUnavailable``. Pure; the service's ``Rollouts`` acts on it.
+
+As the StatefulSet controller does for its own maxUnavailable, this counts every pod of the
+StatefulSet's ordinals that is unavailable, whatever the reason: it does not exist, terminates, is
+not Ready, or hands its shares over for an eviction or a rollout. Another one follows only while
+they are fewer than ``maxUnavailable.pool``, and while each vpod on it has fewer of them than
+``maxUnavailable.perVPod``.
+
+The webhook marks each pod that somebody tries to evict (``model.eviction``). Such a pod waits until
+the leader gives it its turn. One leader alone counts and decides, so two webhooks cannot both take
+the last place.
+"""
+
+from collections.abc import Iterator
+
+from extender.engine.pods.claims import PodClaims
+from extender.engine.state.pool_state import PoolState
+from extender.model.counted import counted, counted_are
+from extender.model.eviction import TURN_MAX_S, Eviction, eviction_of
+from extender.model.max_unavailable import MaxUnavailable
+from extender.model.objects import AdapterPod
+
+
+class UnavailablePods:
+    """The unavailable pods of a pool, and those that are chosen meanwhile.
+
+    Without maxUnavailable, one pod may be unavailable. ``most``: so many may be.
+    """
+
+    def __init__(self, pool: PoolState) -> None:
+        adapter_pool, stateful_set = pool.adapter_pool, pool.stateful_set
+        limits = adapter_pool.max_unavailable if adapter_pool is not None else None
+        limits = limits or MaxUnavailable()
+        self._pool = pool
+        self._per_vpod = limits.per_vpod
+        self.most = limits.pool.of(stateful_set.replicas if stateful_set is not None else 0)
+        self._names = set(_unavailable(pool))
+
+    def take(self, known: PodClaims) -> None:
+        """Count a pod that is taken out of service now."""
+        self._names.add(known.name)
+
+    def why_not(self, known: PodClaims) -> str:
+        """Why the pod may not be taken out of service now, for people; "" if it may."""
+        if known.name in self._names:
+            return ""
+        if len(self._names) >= self.most:
+            one = counted_are(len(self._names), "pod")
+            return f"{one} unavailable, and maxUnavailable.pool allows {self.most}"
+        return self._why_not_for_vpods(known)
+
+    def _why_not_for_vpods(self, known: PodClaims) -> str:
+        if self._per_vpod is None or not self._names:
+            return ""
+        for key in known.claims:
+            names = self._pool.claims_of(key).keys()
+            taken, most = len(names & self._names), self._per_vpod.of(len(names))
+            if taken >= most:
+                are = f"{taken} of the {counted(len(names), 'pod')} of {key}"
+                return f"unavailable: {are}, and maxUnavailable.perVPod allows {most}"
+        return ""
+
+
+def _unavailable(pool: PoolState) -> Iterator[str]:
+    stateful_set = pool.stateful_set
+    if stateful_set is None:
+        return
+    for ordinal in stateful_set.ordinals:
+        known = pool.by_ordinal.get(ordinal)
+        if known is None or not known.serving or known.evicted is not None:
+            yield f"{stateful_set.name}-{ordinal}"
+
+
+def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction]]:
+    """The evictions that wait and get their turn now, the oldest first. ``now_s``: epoch seconds.
+
+    One that has waited for ``TURN_MAX_S`` gets it in any case: a pod that does not come back must
+    not hold up ``kubectl drain`` for ever.
+    """
+    if pool.adapter_pool is None or not pool.adapter_pool.limits_evictions:
+        return []
+    waiting = [
+        (eviction, known, known.pod)
+        for known in pool.pods.values()
+        if known.pod is not None
+        and known.evicted is None
+        and (eviction := eviction_of(known.pod)) is not None
+        and eviction.is_fresh(now_s)
+    ]
+    if not waiting:
+        return []
+    unavailable, turns = UnavailablePods(pool), []
+    for eviction, known, pod in sorted(waiting, key=lambda one: (one[0].first_s, one[1].name)):
+        if now_s - eviction.first_s < TURN_MAX_S and unavailable.why_not(known):
+            continue
+        unavailable.take(known)
+        turns.append((pod, eviction))
+    return turns

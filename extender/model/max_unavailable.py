@@ -1,0 +1,38 @@
+"""``spec.handoff.maxUnavailable``: how many adapter pods planned events may take out of service at
+the same time. Planned events are evictions, rollouts and descheduling.
+
+Each limit is a number or a percentage, as in ``rollingUpdate.maxUnavailable`` of a StatefulSet. A
+percentage is rounded up, as there and in a PodDisruptionBudget. So no limit is 0.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+
+class PodLimit(NamedTuple):
+    """So many pods, or so many percent of them: at least 1."""
+
+    number: int
+    is_percentage: bool = False
+
+    def of(self, pods: int) -> int:
+        """The limit for a group of so many pods."""
+        if not self.is_percentage:
+            return self.number
+        return max(1, -(-pods * self.number // 100))
+
+    def __str__(self) -> str:
+        return f"{self.number}{'%' if self.is_percentage else ''}"
+
+
+ONE_POD: Final = PodLimit(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxUnavailable:
+    """spec.handoff.maxUnavailable."""
+
+    pool: PodLimit = ONE_POD
+    """Of the pool's pods."""
+    per_vpod: PodLimit | None = None
+    """Of the pods that one vpod stands on. None: no limit beside the pool's."""

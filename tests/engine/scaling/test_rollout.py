@@ -1,0 +1,133 @@
+"""Which pods a rollout replaces next, with and without spec.handoff.maxUnavailable."""
+
+import pytest
+
+from extender.engine.scaling.rollout import MARK_AGAIN_S, RolloutReason, RolloutStep, next_step
+from extender.model.eviction import Eviction, encode_eviction
+from extender.model.max_unavailable import MaxUnavailable, PodLimit
+from extender.model.moves import MoveReason
+from extender.model.objects import Handoff, HandoffMode, Rollout, RolloutStrategy
+from tests.support.builders import Scene
+
+NOW_S = 1_800_000_000.0
+NEW, OLD = "r2", "r1"
+
+
+def a_scene(limits: MaxUnavailable | None, *, pods: int = 4, slots: int = 20) -> Scene:
+    """A pool whose pods are Ready, carry a vreplica each, and are of an old revision."""
+    scene = Scene(
+        replicas=pods,
+        slots=slots,
+        handoff=Handoff(mode=HandoffMode.OVERLAP, max_unavailable=limits),
+        rollout=Rollout(strategy=RolloutStrategy.HANDED_OVER),
+    )
+    scene.stateful_set(pods, update_revision=NEW, updates_from=None)
+    for ordinal in range(pods):
+        scene.pod(ordinal, {f"tenant/{ordinal}": 1}, ready=True, revision=OLD)
+    return scene
+
+
+def marked(scene: Scene, ordinal: int, *, ago_s: float = 1.0, **pod) -> None:
+    eviction = Eviction(NOW_S - ago_s, NOW_S - ago_s, MoveReason.ROLLOUT)
+    text = encode_eviction(eviction, f"uid-{ordinal}")
+    pod = {"ledger": {f"tenant/{ordinal}": 1}, "revision": OLD, **pod}
+    scene.pod(ordinal, ready=True, evicting_text=text, **pod)
+
+
+def step(scene: Scene) -> RolloutStep:
+    return next_step(scene.pool, NOW_S)
+
+
+def names(pods) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def of(number: int, per_vpod: int | None = None) -> MaxUnavailable:
+    return MaxUnavailable(
+        pool=PodLimit(number), per_vpod=PodLimit(per_vpod) if per_vpod is not None else None
+    )
+
+
+def test_without_the_option_one_pod_follows_the_other():
+    scene = a_scene(None)
+    assert names(step(scene).mark) == ["dispatcher-3"]
+    assert step(scene).note == "4 pods of an old revision; dispatcher-3 hands its shares over"
+    marked(scene, 3)
+    assert (step(scene).mark, step(scene).evict) == ((), ())
+    assert step(scene).note == "dispatcher-3 hands its shares over"
+    marked(scene, 3, ledger={})
+    assert names(one.pod for one in step(scene).evict) == ["dispatcher-3"]
+    assert step(scene).note == "dispatcher-3 is replaced"
+
+
+def test_as_many_as_the_pool_allows_are_handed_over_side_by_side():
+    scene = a_scene(of(2))
+    assert names(step(scene).mark) == ["dispatcher-3", "dispatcher-2"]
+    assert step(scene).note == (
+        "4 pods of an old revision; dispatcher-3, dispatcher-2 hand their shares over"
+    )
+    marked(scene, 3)
+    assert names(step(scene).mark) == ["dispatcher-2"]
+
+
+def test_a_pod_that_is_not_back_takes_the_place_of_one_more():
+    scene = a_scene(of(2))
+    scene.pod(3, {}, ready=False, revision=NEW)
+    assert names(step(scene).mark) == ["dispatcher-2"]
+    scene.no_pod(2)
+    assert step(scene).reason is RolloutReason.POD_NOT_READY
+    assert step(scene).mark == ()
+
+
+def test_pods_that_hand_over_go_on_while_others_are_not_back():
+    scene = a_scene(of(3))
+    scene.pod(3, {}, ready=False, revision=NEW)
+    marked(scene, 2, ledger={})
+    marked(scene, 1, ago_s=MARK_AGAIN_S + 1)
+    found = step(scene)
+    assert names(one.pod for one in found.evict) == ["dispatcher-2"]
+    assert names(found.again) == ["dispatcher-1"]
+    assert found.mark == ()
+    assert found.reason is RolloutReason.REPLACING
+
+
+def test_pods_of_one_vpod_are_not_replaced_side_by_side_if_it_has_a_limit():
+    scene = a_scene(of(3, per_vpod=1))
+    for ordinal in (3, 2):
+        scene.pod(ordinal, {"tenant/a": 1}, ready=True, revision=OLD)
+    assert names(step(scene).mark) == ["dispatcher-3", "dispatcher-1", "dispatcher-0"]
+
+
+def test_a_rollout_that_waits_for_the_limit_of_a_vpod_says_so():
+    scene = a_scene(of(2, per_vpod=1), pods=2)
+    scene.pod(1, {"tenant/a": 1}, ready=False, revision=NEW)
+    scene.pod(0, {"tenant/a": 1}, ready=True, revision=OLD)
+    assert step(scene).reason is RolloutReason.MAX_UNAVAILABLE
+    assert "of the 2 pods of tenant/a" in step(scene).note
+
+
+@pytest.mark.parametrize(
+    ("slots", "chosen"),
+    [
+        pytest.param(1, 1, id="no room: one, for which the pool grows"),
+        pytest.param(2, 2, id="room for two"),
+        pytest.param(4, 3, id="room for all"),
+    ],
+)
+def test_only_what_has_room_elsewhere_is_handed_over(slots: int, chosen: int):
+    assert len(step(a_scene(of(3), slots=slots)).mark) == chosen
+
+
+def test_a_pod_that_somebody_else_evicts_takes_a_place():
+    scene = a_scene(of(2))
+    eviction = encode_eviction(Eviction(NOW_S, NOW_S, turn_s=NOW_S), "uid-0")
+    scene.pod(0, {"tenant/0": 1}, ready=True, revision=OLD, evicting_text=eviction)
+    assert names(step(scene).mark) == ["dispatcher-3"]
+
+
+def test_pods_of_the_old_revision_that_are_not_ready_go_first():
+    scene = a_scene(of(2))
+    scene.pod(1, {}, ready=False, revision=OLD)
+    found = step(scene)
+    assert names(one.pod for one in found.evict) == ["dispatcher-1"]
+    assert names(found.mark) == ["dispatcher-3"]

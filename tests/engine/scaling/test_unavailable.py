@@ -1,0 +1,155 @@
+"""Which pods may be taken out of service next, in pools with spec.handoff.maxUnavailable."""
+
+import pytest
+
+from extender.engine.scaling.unavailable import UnavailablePods, next_turns
+from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction
+from extender.model.max_unavailable import MaxUnavailable, PodLimit
+from extender.model.moves import MoveReason
+from extender.model.objects import Handoff, HandoffMode
+from tests.support.builders import Scene
+
+NOW_S = 1_800_000_000.0
+TWO = MaxUnavailable(pool=PodLimit(2))
+
+
+def a_scene(limits: MaxUnavailable | None = TWO, *, pods: int = 4, **ledgers) -> Scene:
+    """A pool whose pods are Ready. ``ledgers``: p0={...} for dispatcher-0."""
+    handoff = Handoff(mode=HandoffMode.OVERLAP, max_unavailable=limits)
+    scene = Scene(replicas=pods, handoff=handoff)
+    for ordinal in range(pods):
+        scene.pod(ordinal, ledgers.get(f"p{ordinal}", {}), ready=True)
+    return scene
+
+
+def mark(
+    scene: Scene,
+    ordinal: int,
+    *,
+    ago_s: float = 10.0,
+    latest_ago_s: float = 0.0,
+    turn: bool = False,
+    reason: MoveReason = MoveReason.EVICTED,
+    ledger: dict[str, int] | None = None,
+) -> None:
+    turn_s = NOW_S - ago_s if turn else None
+    eviction = Eviction(NOW_S - ago_s, NOW_S - latest_ago_s, reason, turn_s)
+    text = encode_eviction(eviction, f"uid-{ordinal}")
+    scene.pod(ordinal, ledger or {}, ready=True, evicting_text=text)
+
+
+def turns(scene: Scene) -> list[str]:
+    return [pod.name for pod, _ in next_turns(scene.pool, NOW_S)]
+
+
+def test_evictions_get_their_turns_in_the_order_of_their_first_attempts():
+    scene = a_scene()
+    for ordinal, ago_s in ((0, 10.0), (1, 30.0), (2, 20.0)):
+        mark(scene, ordinal, ago_s=ago_s)
+    assert turns(scene) == ["dispatcher-1", "dispatcher-2"]
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        pytest.param(lambda scene: mark(scene, 3, turn=True), id="it has its turn"),
+        pytest.param(
+            lambda scene: mark(scene, 3, reason=MoveReason.ROLLOUT), id="a rollout replaces it"
+        ),
+        pytest.param(lambda scene: scene.pod(3, {}, ready=False), id="it is not Ready"),
+        pytest.param(
+            lambda scene: scene.pod(3, {}, ready=True, deleting=True), id="it is terminating"
+        ),
+        pytest.param(lambda scene: scene.stateful_set(5), id="it does not exist"),
+    ],
+)
+def test_a_pod_that_is_unavailable_for_any_reason_counts(take):
+    scene = a_scene()
+    take(scene)
+    for ordinal in range(3):
+        mark(scene, ordinal)
+    assert turns(scene) == ["dispatcher-0"]
+
+
+def test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case():
+    scene = a_scene()
+    for ordinal in (2, 3):
+        scene.pod(ordinal, {}, ready=False)
+    mark(scene, 0, ago_s=TURN_MAX_S - 1)
+    assert turns(scene) == []
+    mark(scene, 0, ago_s=TURN_MAX_S)
+    assert turns(scene) == ["dispatcher-0"]
+
+
+def test_an_eviction_that_nobody_tries_any_more_gets_no_turn():
+    scene = a_scene()
+    mark(scene, 0, ago_s=FRESH_S + 1, latest_ago_s=FRESH_S)
+    assert turns(scene) == []
+
+
+def test_a_pool_without_the_option_gives_no_turns_because_nothing_waits():
+    scene = a_scene(None)
+    mark(scene, 0)
+    assert turns(scene) == []
+    assert scene.pool.pods["dispatcher-0"].evicted is MoveReason.EVICTED
+
+
+def test_a_pod_that_waits_for_its_turn_stays_as_it_is():
+    scene = a_scene()
+    mark(scene, 0)
+    assert scene.pool.pods["dispatcher-0"].evicted is None
+    assert scene.pool.pods["dispatcher-0"].schedulable
+
+
+@pytest.mark.parametrize(
+    ("limit", "turn"),
+    [
+        (None, "dispatcher-0"),
+        (PodLimit(2), "dispatcher-0"),
+        (PodLimit(1), "dispatcher-2"),
+        (PodLimit(50, is_percentage=True), "dispatcher-2"),
+    ],
+)
+def test_the_pods_of_one_vpod_have_a_limit_of_their_own(limit: PodLimit | None, turn: str):
+    both = {"tenant/a": 1}
+    scene = a_scene(MaxUnavailable(pool=PodLimit(2), per_vpod=limit), p0=both, p1=both)
+    mark(scene, 1, turn=True, ledger=both)
+    mark(scene, 0, ago_s=20, ledger=both)
+    mark(scene, 2, ago_s=10)
+    assert turns(scene) == [turn]
+
+
+def test_why_a_pod_may_not_go_names_the_limit():
+    both = {"tenant/a": 1}
+    scene = a_scene(MaxUnavailable(pool=PodLimit(2), per_vpod=PodLimit(1)), p0=both, p1=both)
+    unavailable = UnavailablePods(scene.pool)
+    pods = scene.pool.pods
+    unavailable.take(pods["dispatcher-0"])
+    assert unavailable.why_not(pods["dispatcher-1"]) == (
+        "unavailable: 1 of the 2 pods of tenant/a, and maxUnavailable.perVPod allows 1"
+    )
+    unavailable.take(pods["dispatcher-2"])
+    assert unavailable.why_not(pods["dispatcher-3"]) == (
+        "2 pods are unavailable, and maxUnavailable.pool allows 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "pods", "most"),
+    [
+        (PodLimit(3), 1, 3),
+        (PodLimit(10, is_percentage=True), 60, 6),
+        (PodLimit(10, is_percentage=True), 61, 7),
+        (PodLimit(1, is_percentage=True), 0, 1),
+        (PodLimit(100, is_percentage=True), 7, 7),
+    ],
+)
+def test_a_percentage_is_rounded_up_and_never_0(limit: PodLimit, pods: int, most: int):
+    assert limit.of(pods) == most
+
+
+def test_a_leader_that_has_given_a_turn_is_read_by_the_next_one():
+    text = encode_eviction(Eviction(NOW_S, NOW_S + 9, turn_s=NOW_S + 4), "uid-0")
+    scene = a_scene()
+    scene.pod(0, {}, ready=True, evicting_text=text)
+    assert scene.pool.pods["dispatcher-0"].evicted is MoveReason.EVICTED

@@ -1,0 +1,223 @@
+"""Pools with ``spec.handoff.identity: Indexed``: each vreplica has an index, which stays where it
+is as long as it can.
+"""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.model.moves import Move, MoveReason
+from tests.support.adapters import Adapters, adapters, adapters_beside, served
+from tests.support.builders import NS, POOL
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+KEY = "tenant/a"
+LEASE_S = 10
+MODES = pytest.mark.parametrize("mode", ["None", "Overlap", "Exclusive"])
+
+
+async def a_world(mode: str, *ordinals: int, replicas: int = 3, **pool) -> World:
+    handoff = {"mode": mode, "identity": "Indexed", "leaseSeconds": LEASE_S}
+    pool = {"handoff": handoff, "minPods": replicas, "rescheduleAfterSeconds": None, **pool}
+    world = await World.create(replicas=replicas, **pool)
+    await world.pods(*ordinals)
+    return world
+
+
+def a_move(vreplicas: int, to: int = 1) -> Move:
+    return Move(KEY, "dispatcher-0", f"dispatcher-{to}", vreplicas, MoveReason.COMPACTION)
+
+
+async def serve(known: Adapters, wanted: dict[int, int], timeout_s: float = 60) -> None:
+    await until(served(known, KEY, wanted), timeout_s=timeout_s)
+    await asyncio.sleep(1)
+
+
+async def with_high_indexes_on_0(world: World, known: Adapters) -> None:
+    """The vpod has 4 vreplicas on pod 1, and then two more on each."""
+    await world.vpod("a", 4)
+    await serve(known, {1: 4})
+    await world.pods(0)
+    await grow(world, 8)
+
+
+def indexes(known: Adapters, key: str = KEY) -> dict[int, set[int]]:
+    return {at[0]: found for at, found in sorted(known.indexes.items()) if at[1] == key and found}
+
+
+async def epoch(known: Adapters, ordinal: int) -> int:
+    return int((await known.assignment(ordinal))["shares"][KEY]["epoch"])
+
+
+async def grow(world: World, vreplicas: int) -> None:
+    spec = {"spec": {"vreplicas": vreplicas}}
+    await world.cluster.patch(VPODS, "tenant", "a", spec, patch_type=PatchType.MERGE)
+
+
+@MODES
+async def test_the_pods_share_the_indexes_from_0_and_keep_them_when_the_vpod_grows(mode: str):
+    world = await a_world(mode, 0, 1)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await serve(known, {0: 2, 1: 2})
+        assert indexes(known) == {0: {0, 1}, 1: {2, 3}}
+        before = await epoch(known, 0)
+        await grow(world, 6)
+        await serve(known, {0: 3, 1: 3})
+        assert indexes(known) == {0: {0, 1, 4}, 1: {2, 3, 5}}
+        assert await epoch(known, 0) > before, "another pod may have had index 4 once"
+        share = (await known.assignment(0))["shares"][KEY]
+        assert (share["indexes"], share["of"]) == ("0-1,4", 6)
+    assert not known.unserved
+    await world.check()
+
+
+@MODES
+async def test_a_vpod_that_shrinks_has_the_lowest_indexes(mode: str):
+    world = await a_world(mode, 1)
+    async with world.serving(), adapters(world, 1) as known:
+        await with_high_indexes_on_0(world, known)
+        async with adapters_beside(known, 0):
+            await serve(known, {0: 2, 1: 6})
+            assert indexes(known) == {0: {4, 5}, 1: {0, 1, 2, 3, 6, 7}}
+            await grow(world, 4)
+            await serve(known, {0: 2, 1: 2})
+            assert indexes(known) == {0: {2, 3}, 1: {0, 1}}
+            assert (await known.assignment(0))["shares"][KEY]["of"] == 4
+    await world.check()
+
+
+async def test_no_index_is_out_of_service_while_a_part_of_a_share_moves():
+    world = await a_world("Overlap", 0)
+    async with world.serving() as service, adapters(world, 0, delay_s={0: 2.0}) as known:
+        await world.vpod("a", 4)
+        await serve(known, {0: 4})
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
+            await serve(known, {0: 1, 1: 3})
+            assert indexes(known) == {0: {0}, 1: {1, 2, 3}}
+            assert await epoch(known, 1) > await epoch(known, 0)
+    assert not known.unserved
+    await world.check()
+
+
+async def test_no_index_is_served_twice_while_a_part_of_a_share_moves():
+    world = await a_world("Exclusive", 0)
+    async with world.serving() as service, adapters(world, 0, delay_s={0: 2.0}) as known:
+        await world.vpod("a", 4)
+        await serve(known, {0: 4})
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
+            await serve(known, {0: 1, 1: 3})
+            assert indexes(known) == {0: {0}, 1: {1, 2, 3}}
+    assert not known.twice
+    assert known.most == {KEY: 4}
+    await world.check()
+
+
+async def test_a_vpod_that_shrinks_below_the_indexes_of_a_pod_serves_none_twice():
+    world = await a_world("Exclusive", 1)
+    async with world.serving(), adapters(world, 1, delay_s={0: 2.0, 1: 3.0}) as known:
+        await with_high_indexes_on_0(world, known)
+        async with adapters_beside(known, 0):
+            await serve(known, {0: 2, 1: 6})
+            await grow(world, 4)
+            await until(lambda: _has(known, {0: {2, 3}, 1: {0, 1}}))
+    assert not known.twice
+    await world.check()
+
+
+@MODES
+async def test_lost_ordinals_come_back_with_their_indexes(mode: str):
+    world = await a_world(mode, 0, 1, 2)
+    async with world.serving():
+        async with adapters(world, 0, 1, 2) as known:
+            await world.vpod("a", 6)
+            await serve(known, {0: 2, 1: 2, 2: 2})
+            await grow(world, 8)
+            await serve(known, {0: 3, 1: 3, 2: 2})
+            before = indexes(known)
+        for ordinal in (0, 1):
+            known.ends(ordinal)
+            await world.remove_pod(ordinal)
+        await world.pods(1)
+        await asyncio.sleep(1)
+        await world.pods(0)
+        async with adapters_beside(known, 0, 1, 2):
+            await serve(known, {0: 3, 1: 3, 2: 2})
+            assert indexes(known) == before
+    await world.check()
+
+
+async def test_the_next_leader_goes_on_with_the_indexes():
+    world = await a_world("Overlap", 0, 1)
+    async with adapters(world, 0, 1) as known:
+        async with world.serving():
+            await world.vpod("a", 4)
+            await serve(known, {0: 2, 1: 2})
+            await grow(world, 6)
+            await serve(known, {0: 3, 1: 3})
+        before = [await known.assignment(ordinal) for ordinal in (0, 1)]
+        async with world.serving():
+            await asyncio.sleep(5)
+            assert [await known.assignment(ordinal) for ordinal in (0, 1)] == before
+    await world.check()
+
+
+async def test_an_index_that_comes_back_before_it_has_left_has_a_greater_epoch():
+    """Outside systems may have seen the other pod's epoch, and refuse lower ones."""
+    world = await a_world("Overlap", 1)
+    async with world.serving() as service, adapters(world, 1) as known:
+        await world.vpod("a", 2)
+        await serve(known, {1: 2})
+        await world.pods(0)
+        known.never.add((0, "Serve"))
+        async with adapters_beside(known, 0):
+            await asyncio.sleep(1)
+            there = Move(KEY, "dispatcher-1", "dispatcher-0", 1, MoveReason.COMPACTION)
+            assert await service.placer.move(POOL, [there]) == [there]
+            await until(lambda: _is_told(known, 0, "1"))
+            other, before = await epoch(known, 0), await epoch(known, 1)
+            assert other > before
+            back = Move(KEY, "dispatcher-0", "dispatcher-1", 1, MoveReason.COMPACTION)
+            assert await service.placer.move(POOL, [back]) == [back]
+            await serve(known, {1: 2})
+            assert indexes(known) == {1: {0, 1}}
+            assert await epoch(known, 1) > other
+    assert not known.unserved
+    await world.check()
+
+
+async def _has(known: Adapters, wanted: dict[int, set[int]]) -> bool:
+    return indexes(known) == wanted
+
+
+async def _is_told(known: Adapters, ordinal: int, indexes: str) -> bool:
+    share = (await known.assignment(ordinal))["shares"].get(KEY, {})
+    return (share.get("state"), share.get("indexes")) == ("Serve", indexes)
+
+
+@MODES
+async def test_a_pool_that_gets_indexes_at_work_goes_on(mode: str):
+    world = await a_world(mode, 0, 1, handoff={"mode": mode, "leaseSeconds": LEASE_S})
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await serve(known, {0: 2, 1: 2})
+        assert "indexes" not in (await known.assignment(0))["shares"][KEY]
+        spec = {"spec": {"handoff": {"identity": "Indexed"}}}
+        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+        await asyncio.sleep(2)
+        assert indexes(known) == {0: {0, 1}, 1: {2, 3}}
+        spec = {"spec": {"handoff": {"identity": "Counted"}}}
+        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+        await asyncio.sleep(2)
+        assert "indexes" not in (await known.assignment(0))["shares"][KEY]
+    assert known.gaps == []
+    assert known.most == {KEY: 4}
+    await world.check()
