@@ -21,7 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    ListOptions,
+    Obj,
+    PatchType,
+)
 from extender.kube.serving.sockets import host_port
 from extender.model.decode import pod_from, vpod_from
 from extender.model.ledger import ledger_slots
@@ -479,7 +489,7 @@ class System:
         timeout_s: float = SETTLE_TIMEOUT_S,
     ) -> list[AdapterPod]:
         """I3: everything placed and told to be served, ledgers equal statuses, all pods bound and
-        Ready (``pods``: so many); the pods.
+        Ready (``pods``: so many; else as many as the StatefulSets ask for); the pods.
 
         ``down``: names of pods that are not Ready as long as their node has failed; whom they serve
         is not looked at then. The watcher has seen all that when it returns.
@@ -503,8 +513,12 @@ class System:
             for obj in objects
             if (condition(obj, "Ready") == "True") is (obj["metadata"]["name"] in down)
         ]
-        if waiting or (pods is not None and len(objects) != pods):
-            raise NotYet(f"{len(objects)} pods, not Ready (or Ready and should not): {waiting}")
+        if pods is None:
+            pods = await self._pods_asked_for()
+        if waiting or len(objects) != pods:
+            raise NotYet(
+                f"{len(objects)} of {pods} pods, not Ready (or Ready and should not): {waiting}"
+            )
         # Told a moment after the last pod is Ready: a write that a scenario would otherwise take
         # for one of its own.
         not_told = [vpod.key for vpod in vpods.values() if vpod.ready_vreplicas != vpod.vreplicas]
@@ -525,6 +539,17 @@ class System:
             raise NotYet(f"ledger and status differ: {set(ledger.items()) ^ set(status.items())}")
         assert all(ledger_slots(adapter.ledger) <= SLOTS_PER_POD for adapter in adapters)
         return adapters
+
+    async def _pods_asked_for(self) -> int:
+        """Replicas of all StatefulSets of the scenario, or of their pools' ``minPods``."""
+        api = self.backend.api
+        options = ListOptions(namespace=self.namespace)
+        sets = (await api.list_page(STATEFULSETS, options)).items
+        pools = (await api.list_page(ADAPTERPOOLS, options)).items
+        at_least = {pool["spec"]["statefulSet"]: pool["spec"].get("minPods", 0) for pool in pools}
+        return sum(
+            max(obj["spec"]["replicas"], at_least.get(obj["metadata"]["name"], 0)) for obj in sets
+        )
 
     async def events(self, namespace: str, name: str) -> list[Obj]:
         """Events about an object: ours and kube-scheduler's."""
