@@ -50,6 +50,9 @@ class Draft:
         self._ledgers = LedgerRoom(pool)
         self._dimensions = DimensionRoom(lambda ordinal: beside_held(pool.by_ordinal[ordinal]))
         self._placed: dict[str, dict[str, int]] = {}
+        """vpod key -> what ``placed`` returns, for vpods that were moved or asked for. The pool
+        does not change as long as a draft exists.
+        """
         self._promised = 0
         """Bit set of the pods on which a move of this plan makes room for something else."""
 
@@ -66,7 +69,9 @@ class Draft:
     def placed(self, key: str) -> Placements:
         """Pod name -> vreplicas of a vpod."""
         known = self._placed.get(key)
-        return self._pool.placed_of(key) if known is None else known
+        if known is None:
+            known = self._placed[key] = self._pool.placed_of(key)
+        return known
 
     def still_on(self, pod: PodClaims) -> dict[str, int]:
         """vpod key -> vreplicas that no planned move has taken off this pod."""

@@ -76,6 +76,10 @@ class MovePlan:
         self._returns = returns
         self._moves: dict[tuple[str, str, str, MoveReason], Move] = {}
         self._room_steps = ROOM_STEPS_MAX
+        self._make_way: dict[str, VPod | None] = {}
+        """The answers of ``may_make_way``. A plan does not change the pool or the limits, so they
+        stay true to its end.
+        """
 
     @property
     def moves(self) -> list[Move]:
@@ -102,7 +106,9 @@ class MovePlan:
 
     def may_make_way(self, key: str) -> VPod | None:
         """The vpod, if a move that can wait may move it."""
-        return None if self.limits.cooling(key) else self.movable(key)
+        if key not in self._make_way:
+            self._make_way[key] = None if self.limits.cooling(key) else self.movable(key)
+        return self._make_way[key]
 
     def open_pods(self) -> int:
         """Bit set of the pods that may get something if they have slots."""
