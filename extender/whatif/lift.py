@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.rebalance.make_room import MOVES_MAX
-from extender.engine.rebalance.move_plan import Limits, rooms_for
+from extender.engine.rebalance.move_plan import Limits, MovePlan
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.model.counted import counted
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
@@ -124,12 +124,12 @@ def moves_that_make_room(bench: Bench) -> Iterator[Fix]:
     plan = plan_scale(pool, allows)
     if plan is None or bench.key not in waiting_without_growth(pool, allows, plan):
         return
-    rooms = rooms_for(pool, bench.key, Limits(budget=max(MOVES_MAX, spec.moves_per_period)))
+    limits = Limits(budget=max(MOVES_MAX, spec.moves_per_period))
+    rooms, left = MovePlan(pool, limits).rooms_for(bench.key)
     if not rooms:
         return
     moves = sum(len(room.moves) for room in rooms)
-    missing = bench.vpod.vreplicas - pool.placed_vreplicas(bench.key)
-    limits = "within rebalance.movesPerPeriod and rebalance.cooldownSeconds"
+    note = "within rebalance.movesPerPeriod and rebalance.cooldownSeconds"
     off = "the pool moves nothing: rebalance.movesPerPeriod is 0, or rebalance.dryRun is set"
     yield Fix(
         change=f"{counted(moves, 'move')} of other vpods would make room",
@@ -138,9 +138,9 @@ def moves_that_make_room(bench: Bench) -> Iterator[Fix]:
         before=0,
         after=moves,
         by_itself=spec.moves_to_shrink,
-        note=limits if spec.moves_to_shrink else off,
+        note=note if spec.moves_to_shrink else off,
         places=len(rooms),
-        left=max(0, missing - len(rooms)),
+        left=left,
         alone=bench.alone,
     )
 

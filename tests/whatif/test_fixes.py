@@ -90,6 +90,12 @@ def test_one_pod_more():
     }
 
 
+def test_moves_that_make_room_leave_nothing_where_the_rest_fits_without_a_move():
+    scene = Scene(replicas=2, slots=10, max_pods=2).pods(0, 1)
+    scene.vpod("left", 2, {0: 2}).vpod("right", 6, {1: 6}).vpod("a", 2, weight=5)
+    assert told(scene)["1 move of other vpods would make room"] == (1, 0)
+
+
 NO_CPU = "'0/1 nodes are available: 1 Insufficient cpu.'"
 
 

@@ -183,8 +183,3 @@ def placed_by_moves(pool: PoolState, waiting: Sequence[str]) -> bool:
     if owner is None or not (owner.make_room_before_growing and owner.moves_to_shrink):
         return False
     return bool(waiting) and can_place(pool, waiting, Limits(budget=owner.moves_per_period))
-
-
-def rooms_for(pool: PoolState, key: str, limits: Limits) -> list[Room]:
-    """The rooms that moves within the limits can make for a waiting vpod, one for each vreplica."""
-    return MovePlan(pool, limits).rooms_for(key)[0]

@@ -92,11 +92,12 @@ class ExclusiveShares:
         return told._replace(state=ShareState.PREPARE, peer=peer)
 
     def _allowed(self, state: PoolState, pod: AdapterPod, vpod: str) -> int:
-        # A vpod that has changed its pool publishes the former one's pods for a moment.
+        # A vpod that has changed its pool publishes the former one's pods for a moment. While no
+        # StatefulSet is known, the pods that are there tell which ones are the pool's.
         published = sum(
             claim.published
             for name, claim in state.claims_of(vpod).items()
-            if state.is_member(state.pods[name])
+            if state.pods[name].pod is not None or state.is_member(state.pods[name])
         )
         return self._holders[pod.pool].allowed(vpod, pod.uid, published)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.policy.profiles import SPREAD_PROFILE
 from extender.engine.rebalance.make_room import Room
-from extender.engine.rebalance.move_plan import Limits, rooms_for
+from extender.engine.rebalance.move_plan import Limits, MovePlan
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.model.amounts import Amounts
 from extender.model.ledger import Share
@@ -252,7 +252,8 @@ def takes(vpod: Vpod) -> Iterator[tuple[str, int]]:
 
 
 def rooms(instance: Crowded, vpod: Vpod, budget: int) -> list[Room]:
-    return rooms_for(instance.pool(), f"tenant/{vpod.name}", Limits(budget=budget))
+    plan = MovePlan(instance.pool(), Limits(budget=budget))
+    return plan.rooms_for(f"tenant/{vpod.name}")[0]
 
 
 # -- beside a brute force --------------------------------------------------------------------------

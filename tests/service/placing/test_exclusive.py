@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PODS, VPODS, PatchType
+from extender.kube.api import ADAPTERPOOLS, PODS, STATEFULSETS, VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.service.app import Service
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until
@@ -217,3 +218,20 @@ async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served()
         assert pod is not None
         newer = replace(pod, ledger={KEY: Share(2)})
         assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"
+
+
+async def test_while_no_stateful_set_is_known_a_pod_may_serve_what_is_published_on_it():
+    """A pool's StatefulSet may be deleted without its pods, and made again."""
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await serves(known, {0: 2})
+        await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
+        await until(lambda: no_stateful_set(service))
+        pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
+        assert pod is not None
+        assert service.committer.hand_overs.choose_telling(pod, KEY, None).state == "Serve"
+
+
+async def no_stateful_set(service: Service) -> bool:
+    return service.caches.state.pool(POOL).stateful_set is None
