@@ -11,7 +11,6 @@ from extender.kube.api import ADAPTERPOOLS, PODS, STATEFULSETS, VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
-from extender.service.app import Service
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until
@@ -220,18 +219,16 @@ async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served()
         assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"
 
 
-async def test_while_no_stateful_set_is_known_a_pod_may_serve_what_is_published_on_it():
+async def test_while_no_stateful_set_is_known_a_pod_serves_what_is_published_on_it():
     """A pool's StatefulSet may be deleted without its pods, and made again."""
     world = await a_world(0)
     await world.vpod("a", 2)
     async with world.serving() as service, adapters(world, 0) as known:
-        await serves(known, {0: 2})
+        await until(lambda: is_told(known, (0, KEY, "Prepare")))  # the leader is new
         await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
-        await until(lambda: no_stateful_set(service))
-        pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
-        assert pod is not None
-        assert service.committer.hand_overs.choose_telling(pod, KEY, None).state == "Serve"
+        await serves(known, {0: 2})
+        assert service.caches.state.pool(POOL).stateful_set is None
 
 
-async def no_stateful_set(service: Service) -> bool:
-    return service.caches.state.pool(POOL).stateful_set is None
+async def is_told(known: Adapters, what: tuple[int, str, str]) -> bool:
+    return what in known.told
