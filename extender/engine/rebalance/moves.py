@@ -194,14 +194,17 @@ class _Policy:
             return
         if sum(plan.draft.placed(key).values()) > pool.placed_vreplicas(key):
             return  # it is given vreplicas: what suits it then may not suit it now (seed 260869562)
-        # A vreplica that this plan brings to a pod does not move on: only placed vreplicas move.
-        arrived = {move.to_pod for move in plan.moves if move.vpod == key}
+        made = [(move.from_pod, move.to_pod) for move in plan.moves if move.vpod == key]
         while plan.budget > 0:
             placed = plan.draft.placed(key)
             found = self._advice.better(pool, vpod, placed)
-            if found is None and not arrived and self._swaps_left > 0:
+            if found is None and not made and self._swaps_left > 0:
                 self._swap(vpod)
-            if found is None or not self._may_go(placed, *found) or found[0] in arrived:
+            if (
+                found is None
+                or not self._may_go(placed, *found)
+                or any(self._follows(found, earlier) for earlier in made)
+            ):
                 return
             source, target = found
             then = after(placed, source, target)
@@ -212,7 +215,7 @@ class _Policy:
                 return  # what the profile has compared is about to change
             if not plan.draft.take(vpod, source, ordinal):
                 return
-            arrived.add(target)
+            made.append(found)
             plan.record(key, pool.pods[source], ordinal, 1, MoveReason.POLICY)
 
     def _swap(self, vpod: VPod) -> None:
@@ -243,6 +246,20 @@ class _Policy:
             return False
         emptying = pod.ordinal is not None and self._plan.is_emptied(pod.ordinal)
         return not emptying and not pod.leaving and not would_end_service(pod, pool.pods[target])
+
+    def _follows(self, move: tuple[str, str], earlier: tuple[str, str]) -> bool:
+        """Whether one move of a vpod needs an earlier one: it leaves a pod, node or zone that the
+        earlier one reaches, or reaches one that it leaves. If the earlier one is not made, nothing
+        says that this one is an improvement.
+        """
+        source, target = map(self._places, move)
+        left, reached = map(self._places, earlier)
+        return bool((source - target) & (reached - left) or (target - source) & (left - reached))
+
+    def _places(self, pod: str) -> set[tuple[str, str]]:
+        """The pod, its node and its zone."""
+        node, zone = self._plan.pool.pods[pod].where
+        return {("pod", pod), ("node", node), ("zone", zone)}
 
     def _changed(self) -> set[str]:
         """Names of the pods that moves of this plan leave or reach."""

@@ -20,7 +20,11 @@ from tests.support.builders import Scene, a_node
 def planned(scene: Scene, budget: int = 100, **more) -> list[Move]:
     """The plan with the surplus pods closed, as the autoscaler leaves them."""
     advice = Advice(
-        **{name: more.pop(name) for name in ("better", "vpods", "returns") if name in more}
+        **{
+            name: more.pop(name)
+            for name in ("better", "vpods", "returns", "waiting")
+            if name in more
+        }
     )
     scene.pool.set_closed(closed_by_autoscaler(scene.pool))
     return plan_moves(scene.pool, Limits(budget=budget, **more), advice)

@@ -9,18 +9,20 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.draft import without_one
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.engine.rebalance.relocation import is_published, relocate
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
+from extender.lab.simulation.checkers.evenness import unevenness
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import ordinal_of
 from tests.engine.scaling.plans import closed_by_autoscaler
 from tests.support import worlds
-from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World
 
 
@@ -217,6 +219,44 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
         # dimensions, any number of slots may.
         lost = (heavy - 1) * sum(1 for ordinal in pool.by_ordinal if ordinal < highest.ordinal)
         assert unknown or too_many or room < highest.placed + lost or pool.capacities
+
+
+NODES_OF_THE_ZONES = ("z0", "z0", "z1", "z1", "z2")
+"""Index of the node -> zone."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    pods=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 3)), min_size=5),
+    profile=st.sampled_from(("spread", "ha")),
+)
+def test_each_policy_move_of_a_vpod_is_an_improvement_even_if_the_others_are_not_made(
+    pods, profile
+):
+    """A move may fail, for example because its destination gets no ready (seed 621)."""
+    scene = Scene(replicas=len(pods), slots=6, min_pods=len(pods))
+    for index, zone in enumerate(NODES_OF_THE_ZONES):
+        scene.node(a_node(f"node-{index}", zone))
+    for ordinal, (node, count, others) in enumerate(pods):
+        ledger = {"tenant/a": count, f"tenant/v{ordinal}": others}
+        ledger = {key: number for key, number in ledger.items() if number}
+        scene.pod(ordinal, ledger, node=f"node-{node}")
+        scene.vpod(f"v{ordinal}", others, {ordinal: others} if others else None)
+    placements = {ordinal: count for ordinal, (_, count, _) in enumerate(pods) if count}
+    scene.vpod("a", sum(placements.values()), placements)
+    scene.pool.set_profile(BUILT_IN_PROFILES[profile])
+
+    def place_of(name: str) -> tuple[str, str]:
+        node = pods[ordinal_of(name) or 0][0]
+        return NODES_OF_THE_ZONES[node], f"node-{node}"
+
+    before = scene.pool.placed_of("tenant/a")
+    plan = plan_moves(scene.pool, Limits(budget=9), Advice(vpods=["tenant/a"]))
+    made = [move for move in plan if move.vpod == "tenant/a" and move.reason is MoveReason.POLICY]
+    for move in made:
+        left = without_one(before, move.from_pod)
+        alone = {**left, move.to_pod: left.get(move.to_pod, 0) + 1}
+        assert unevenness(alone, place_of) < unevenness(before, place_of), (move, plan)
 
 
 @settings(max_examples=40, deadline=None)
