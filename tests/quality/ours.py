@@ -235,6 +235,7 @@ class Ours:
         """Plan the moves of a period within the pool's budget and cool-down, and make them."""
         spec = self.pool.adapter_pool
         assert spec is not None
+        self._evictor.begin_look()
         left_behind = self._evictor.left_behind
         left_behind.look(self.pool)
         plan = plan_scale(self.pool)

@@ -44,6 +44,8 @@ class PoolMoves:
         self._reported: set[Move] = set()
         self._next_vpod = 0
         self._next_waiting = 0
+        self._tried = 0
+        """Waiting vpods for which this look has tried to make room."""
         self._turn = 0
 
     def begin_period(self, at: float) -> None:
@@ -56,6 +58,7 @@ class PoolMoves:
         in it. Ask again which ones wait.
         """
         self.waiting = None
+        self._tried = 0
         self._refused = (set(), self._refused[0])
 
     def refused(self, key: str) -> bool:
@@ -123,12 +126,13 @@ class PoolMoves:
 
     def in_turn(self, waiting: Sequence[str]) -> Iterator[str]:
         """The waiting vpods, from the first one on to which the last plan has not come: a plan has
-        time for a few of them. It takes only those that it tries.
+        time for a few of them. It takes only those that it tries. One look tries each of them once.
         """
-        for _ in waiting:
+        while self._tried < len(waiting):
             self._next_waiting %= len(waiting)
             yield waiting[self._next_waiting]
             self._next_waiting += 1
+            self._tried += 1
 
     def turns(self, state: PoolState) -> Iterator[list[str]]:
         """The vpods that policy examines in each plan of a look. For a profile without plugins, one
