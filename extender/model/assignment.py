@@ -232,7 +232,12 @@ def is_full(assignment_text: str) -> bool:
 
 def encode_assignment(assignment: Assignment) -> str:
     """Return the annotation's text. Raises AssignmentTooLarge (see ``fitting``)."""
-    return _within(_encoded(assignment), ASSIGNMENT_BYTES_MAX, "assignment")
+    text = _encoded(assignment)
+    if len(text) > ASSIGNMENT_BYTES_MAX:
+        raise AssignmentTooLarge(
+            f"the assignment of {len(text)} bytes is over the limit of {ASSIGNMENT_BYTES_MAX}"
+        )
+    return text.decode()
 
 
 def _encoded(assignment: Assignment) -> bytes:
@@ -329,14 +334,6 @@ def _count(value: object) -> int:
     return value
 
 
-def _within(text: bytes, bytes_max: int, what: str) -> str:
-    if len(text) > bytes_max:
-        raise AssignmentTooLarge(
-            f"the {what} of {len(text)} bytes is over the limit of {bytes_max}"
-        )
-    return text.decode()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
     """What an adapter says of its assignment of ``generation``. ``busy``: shares for which it has
@@ -372,6 +369,10 @@ class Acknowledgement:
         }
 
 
+_ALL: Final = "*"
+"""Stands for the names of all shares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """What is stored of an acknowledgement: no load, and of what is served only the number."""
@@ -380,6 +381,12 @@ class Acknowledged:
     serving: int
     busy: frozenset[str] = frozenset()
     """Shares for which the adapter has not yet done what their state asks."""
+    all_busy: bool = False
+    """Whether every share counts as one of ``busy``, because their names do not fit."""
+
+    def is_busy(self, vpod: str) -> bool:
+        """Whether the adapter has not yet done what the state of that share asks."""
+        return self.all_busy or vpod in self.busy
 
 
 def acknowledged(acknowledgement: Acknowledgement, assignment: Assignment) -> Acknowledged:
@@ -394,11 +401,18 @@ def acknowledged(acknowledgement: Acknowledgement, assignment: Assignment) -> Ac
 
 
 def encode_acknowledged(known: Acknowledged) -> str:
-    """Return the annotation's text. Raises AssignmentTooLarge."""
+    """Return the annotation's text, of at most ``ACKNOWLEDGED_BYTES_MAX`` bytes.
+
+    If the names of the busy shares do not fit, all shares count as busy. A refusal would end the
+    lease of an adapter that has just begun, so it could serve nothing (seed 20732048).
+    """
     plain: dict[str, object] = {"generation": known.generation, "serving": known.serving}
     if known.busy:
         plain["busy"] = sorted(known.busy)
-    return _within(orjson.dumps(plain), ACKNOWLEDGED_BYTES_MAX, "acknowledgement")
+    text = orjson.dumps(plain)
+    if known.all_busy or len(text) > ACKNOWLEDGED_BYTES_MAX:
+        text = orjson.dumps({**plain, "busy": _ALL})
+    return text.decode()
 
 
 def decode_acknowledged(text: str | None) -> Acknowledged | None:
@@ -408,10 +422,14 @@ def decode_acknowledged(text: str | None) -> Acknowledged | None:
     try:
         plain = orjson.loads(text)
         busy = plain.get("busy", [])
-        if not isinstance(busy, list):
+        all_busy = busy == _ALL
+        if not (all_busy or isinstance(busy, list)):
             return None
         return Acknowledged(
-            _count(plain["generation"]), _count(plain["serving"]), frozenset(map(str, busy))
+            _count(plain["generation"]),
+            _count(plain["serving"]),
+            frozenset(() if all_busy else map(str, busy)),
+            all_busy,
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

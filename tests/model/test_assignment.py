@@ -33,7 +33,7 @@ from extender.model.assignment import (
 from extender.model.errors import InvalidObject
 from extender.model.indexes import indexes_from, indexes_text
 from extender.model.ledger import Ledger, Share
-from extender.model.names import ASSIGNMENT_BYTES_MAX
+from extender.model.names import ACKNOWLEDGED_BYTES_MAX, ASSIGNMENT_BYTES_MAX
 
 POD = ("adapters/dispatcher-3", "uid-3")
 SERVE = Telling()
@@ -333,6 +333,15 @@ class TestAnnotations:
     def test_an_acknowledgement_is_read_as_it_was_written(self, generation, serving, busy):
         known = Acknowledged(generation, serving, busy)
         assert decode_acknowledged(encode_acknowledged(known)) == known
+
+    def test_if_the_names_of_the_busy_ones_do_not_fit_all_count_as_busy(self):
+        names = [f"tenant/{index:0250}" for index in range(200)]
+        text = encode_acknowledged(Acknowledged(4, 0, frozenset(names)))
+        assert len(text) < ACKNOWLEDGED_BYTES_MAX
+        known = decode_acknowledged(text)
+        assert known == Acknowledged(4, 0, all_busy=True)
+        assert known.is_busy(names[0])
+        assert encode_acknowledged(known) == text
 
     @pytest.mark.parametrize(
         "text", [None, "", "{", "[]", "7", "{}", '{"generation": 1, "serving": 1, "busy": "a"}']

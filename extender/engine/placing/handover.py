@@ -58,12 +58,12 @@ class Adapter(NamedTuple):
     def has_done(self, vpod: str) -> bool:
         """Whether the adapter has done what the newest assignment asks for this vpod."""
         said = self._newest()
-        return said is not None and vpod not in said.busy
+        return said is not None and not said.is_busy(vpod)
 
     def is_busy(self, vpod: str) -> bool:
         """Whether the adapter has said that it has not done that yet."""
         said = self._newest()
-        return said is not None and vpod in said.busy
+        return said is not None and said.is_busy(vpod)
 
     def _newest(self) -> Acknowledged | None:
         """The acknowledgement, if it is of the newest assignment."""

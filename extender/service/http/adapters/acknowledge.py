@@ -21,7 +21,7 @@ else the answer says why it is ignored. A refusal changes nothing:
 
 .. code-block:: text
 
-    400  the body, or a field of it, is malformed    413  too large, or too many busy shares
+    400  the body, or a field of it, is malformed    413  too large
     403  uid is not that of the caller's pod         422  a share is not assigned
     404  the pool has no spec.handoff                429  more than the pod's rate
     409  {"generation": N}: this replica knows generation N. With Retry-After, N is older: its watch
@@ -41,7 +41,6 @@ from extender.kube.ratelimit import TokenBucket
 from extender.model.assignment import (
     Acknowledgement,
     Assignment,
-    AssignmentTooLarge,
     acknowledged,
     acknowledgement_from,
     encode_acknowledged,
@@ -155,11 +154,7 @@ class AcknowledgeVerb:
             raise _another_generation(known, said)
         if problem := said.problem(known):
             raise WireError(problem, 422)
-        try:
-            return encode_acknowledged(acknowledged(said, known)), known.lease_s > 0
-        except AssignmentTooLarge as error:
-            problem = f"{error}: it names all shares that are assigned and not served"
-            raise WireError(problem, 413) from error
+        return encode_acknowledged(acknowledged(said, known)), known.lease_s > 0
 
     async def _take_load(self, caller: AdapterCaller, said: Acknowledgement) -> str:
         pod = self._caches.pods.latest(caller.pod)
