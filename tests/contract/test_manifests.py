@@ -102,11 +102,13 @@ class TestStructure:
 
 class TestCustomResourceDefinitions:
     @pytest.mark.parametrize("plural", ["adapterpools", "vpods"])
-    def test_names_and_status_subresource(self, plural):
+    def test_names_and_subresources(self, plural):
         crd = find("CustomResourceDefinition", f"{plural}.{names.GROUP}")
         [version] = crd["spec"]["versions"]
         assert (crd["spec"]["group"], crd["spec"]["scope"]) == (names.GROUP, "Namespaced")
-        assert (version["name"], version["subresources"]) == (names.VERSION, {"status": {}})
+        assert version["name"] == names.VERSION
+        assert version["subresources"]["status"] == {}
+        assert ("scale" in version["subresources"]) is (plural == "vpods")
         assert version["additionalPrinterColumns"]
 
     @pytest.mark.parametrize(

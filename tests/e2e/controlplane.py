@@ -369,6 +369,7 @@ class ControlPlane:
                 "--node-monitor-period=500ms",
                 f"--node-monitor-grace-period={self.settings.node_grace_s}s",
                 "--node-startup-grace-period=60s",
+                "--horizontal-pod-autoscaler-sync-period=1s",
                 # Taints at once also when several nodes fail: its caution is for large clusters.
                 "--node-eviction-rate=100",
                 "--secondary-node-eviction-rate=100",

@@ -17,7 +17,10 @@ from tests.e2e.scenario import POOL, System
 from tests.e2e.waiting import NotYet, eventually
 
 
-async def _run(kubectl: Path, system: System, *arguments: str, stdin: Obj | None = None) -> str:
+async def run_kubectl(
+    kubectl: Path, system: System, *arguments: str, stdin: Obj | None = None
+) -> str:
+    """kubectl against the system's cluster; its standard output. AssertionError if it fails."""
     process = await asyncio.create_subprocess_exec(
         kubectl,
         f"--kubeconfig={system.backend.kubeconfig}",
@@ -42,17 +45,17 @@ async def test_kubectl_gets_describes_and_watches(
         namespace = await system.pool()
         tenant = await system.vpods(5, 8)
         await system.settled(pods=2)
-        header, *rows = (await _run(kubectl, system, "get", "vpods", "-A")).splitlines()
+        header, *rows = (await run_kubectl(kubectl, system, "get", "vpods", "-A")).splitlines()
         assert header.split()[:2] == ["NAMESPACE", "NAME"]
         assert [row.split()[:2] for row in rows] == [
             [tenant, f"source-{index}"] for index in range(5)
         ]
-        pools = await _run(kubectl, system, "get", "adapterpools", "-n", namespace)
+        pools = await run_kubectl(kubectl, system, "get", "adapterpools", "-n", namespace)
         assert pools.splitlines()[1].split()[0] == POOL
-        described = await _run(kubectl, system, "describe", "vpod", "source-0", "-n", tenant)
+        described = await run_kubectl(kubectl, system, "describe", "vpod", "source-0", "-n", tenant)
         assert "AllPlaced" in described
         assert "Scheduled" in described.partition("Events:")[2]
-        pod = await _run(kubectl, system, "describe", "pod", f"{POOL}-0", "-n", namespace)
+        pod = await run_kubectl(kubectl, system, "describe", "pod", f"{POOL}-0", "-n", namespace)
         assert "Successfully assigned" in pod
         assert "vreplica.dev/placements" in pod
         await _watches(kubectl, system, tenant)
@@ -109,7 +112,7 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         await backend.add_nodes(3)
         namespace = await system.pool(maxPods=1)
         tenant = await system.vpods(1, 8)
-        await _run(
+        await run_kubectl(
             kubectl,
             system,
             "wait",
@@ -121,7 +124,7 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         )
         late = system.vpod(tenant, "too-many", 40, slotsPerVReplica=1)
         await backend.api.create(VPODS, tenant, late)
-        await _run(
+        await run_kubectl(
             kubectl,
             system,
             *(
@@ -135,7 +138,7 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         )
         rows = {
             row["NAME"]: row
-            for row in _table(await _run(kubectl, system, "get", "vpod", "-n", tenant))
+            for row in _table(await run_kubectl(kubectl, system, "get", "vpod", "-n", tenant))
         }
         assert list(rows["source-0"]) == [
             *("NAME", "POOL", "VREPLICAS", "PLACED", "READY", "SCHEDULED", "REASON"),
@@ -153,7 +156,9 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
             "REASON": "AllPlaced",
         }
         assert (rows["too-many"]["PLACED"], rows["too-many"]["SCHEDULED"]) == ("12", "False")
-        wide = _table(await _run(kubectl, system, "get", "vpods", "-n", tenant, "-o", "wide"))
+        wide = _table(
+            await run_kubectl(kubectl, system, "get", "vpods", "-n", tenant, "-o", "wide")
+        )
         messages = {row["NAME"]: row["MESSAGE"] for row in wide}
         assert messages["source-0"] == f"all 8 vreplicas are placed: 8 on {POOL}-0"
         assert messages["too-many"].startswith(
@@ -162,7 +167,7 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
 
         async def limited() -> dict[str, str]:
             (pool,) = _table(
-                await _run(kubectl, system, "get", "apool", "-n", namespace, "-o", "wide")
+                await run_kubectl(kubectl, system, "get", "apool", "-n", namespace, "-o", "wide")
             )
             if (pool["SCALING"], pool["PENDING"], pool["AVAILABLE"]) != (
                 "MaxPods",
@@ -180,9 +185,9 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
             "0",
         )
         assert pool["MESSAGE"] == "1 of 1 pod takes vreplicas, 0 slots are free"
-        (default,) = _table(await _run(kubectl, system, "get", "apool", "-n", namespace))
+        (default,) = _table(await run_kubectl(kubectl, system, "get", "apool", "-n", namespace))
         assert (default["UNSERVED"], default["AVAILABLE"]) == ("0", "NotAllPlaced")
-        both = await _run(kubectl, system, "get", "vreplica", "-A", "-o", "name")
+        both = await run_kubectl(kubectl, system, "get", "vreplica", "-A", "-o", "name")
         assert {line.partition("/")[0] for line in both.splitlines()} == {
             "vpod.vreplica.dev",
             "adapterpool.vreplica.dev",
@@ -194,12 +199,12 @@ async def test_kubectl_explains_fields_by_their_descriptions(
     backend: Backend, tmp_path: Path, kubectl: Path
 ):
     async with System(backend, tmp_path) as system:
-        vpod = await _run(kubectl, system, "explain", "vpod.status.placements")
+        vpod = await run_kubectl(kubectl, system, "explain", "vpod.status.placements")
         assert "Where the vreplicas are" in vpod
         assert "Name of the adapter pod" in vpod
-        pool = await _run(kubectl, system, "explain", "apool.spec", "--recursive")
+        pool = await run_kubectl(kubectl, system, "explain", "apool.spec", "--recursive")
         assert "rescheduleAfterSeconds" in pool
-        resources = await _run(
+        resources = await run_kubectl(
             kubectl, system, "api-resources", "--api-group=vreplica.dev", "--no-headers"
         )
         assert {tuple(line.split()[:2]) for line in resources.splitlines()} == {
@@ -228,8 +233,8 @@ async def test_who_applies_a_spec_again_and_again_never_conflicts_with_us(
         tenant = await system.vpods(0, 0)
         for vreplicas in (8, 30, 5):
             wanted = system.vpod(tenant, "a", vreplicas)
-            await _run(kubectl, system, *apply, stdin=wanted)
-            await _run(
+            await run_kubectl(kubectl, system, *apply, stdin=wanted)
+            await run_kubectl(
                 kubectl,
                 system,
                 *(
@@ -273,7 +278,7 @@ async def test_a_status_is_nobodys_to_apply_but_ours(
 
         async def refused() -> str:
             try:
-                await _run(kubectl, system, *apply, stdin=applied)
+                await run_kubectl(kubectl, system, *apply, stdin=applied)
             except AssertionError as error:
                 return str(error)
             raise NotYet("the API server takes a second or two to heed a new policy")
