@@ -218,7 +218,7 @@ class Balancing:
             if load >= there or self._looks <= 0:
                 return
             self._looks -= 1
-            if self._draft.free_of(to) >= lightest:
+            if self._draft.free.of[to] >= lightest:
                 yield load, to
 
     def _options(
@@ -243,7 +243,7 @@ class Balancing:
         self._withdraw(load, to)
         self._loads[to] = load + rate
         self._received.add(to)
-        if self._draft.free_of(to) > 0:
+        if self._draft.free.of[to] > 0:
             insort(self._coldest.setdefault(self._zone(to), []), (load + rate, to))
 
     def _shares_on(self, pod: PodClaims) -> list["_Share"]:

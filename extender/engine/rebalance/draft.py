@@ -37,6 +37,48 @@ def destinations(
         return {}, missing
 
 
+class FreeSlots:
+    """Free slots by ordinal, and the pods (bit set of ordinals) by the number of their free slots.
+
+    A bit set for each number finds the pods of a best fit, however many pods there are.
+    """
+
+    def __init__(self, of: dict[int, int], with_free: dict[int, int]) -> None:
+        self.of = of
+        self.with_free = with_free
+
+    @classmethod
+    def index(cls, of: dict[int, int]) -> "FreeSlots":
+        """From ordinal -> free slots."""
+        with_free: dict[int, int] = {}
+        for ordinal, slots in of.items():
+            with_free[slots] = with_free.get(slots, 0) | 1 << ordinal
+        return cls(of, with_free)
+
+    def copy(self) -> "FreeSlots":
+        """A copy, to try something."""
+        return FreeSlots(dict(self.of), dict(self.with_free))
+
+    def at_least(self, slots: int) -> int:
+        """Bit set of the pods with so many free slots or more."""
+        found = 0
+        for number, ordinals in self.with_free.items():
+            if number >= slots:
+                found |= ordinals
+        return found
+
+    def change(self, ordinal: int, slots: int) -> None:
+        """Add free slots to a pod."""
+        before, bit = self.of[ordinal], 1 << ordinal
+        left = self.with_free[before] & ~bit
+        if left:
+            self.with_free[before] = left
+        else:
+            del self.with_free[before]
+        now = self.of[ordinal] = before + slots
+        self.with_free[now] = self.with_free.get(now, 0) | bit
+
+
 class Draft:
     """``place``, ``add``, ``take`` and ``promise`` change it. ``receivers``: bit set of the pods
     that may get something.
@@ -45,8 +87,8 @@ class Draft:
     def __init__(self, pool: PoolState, receivers: int) -> None:
         self._pool = pool
         self._receivers = receivers
-        self._given: dict[int, int] = {}
-        """Ordinal -> slots given."""
+        self._free: FreeSlots | None = None
+        """What ``free`` returns; None until it is asked for."""
         self._ledgers = LedgerRoom(pool)
         self._dimensions = DimensionRoom(lambda ordinal: beside_held(pool.by_ordinal[ordinal]))
         self._placed: dict[str, dict[str, int]] = {}
@@ -56,10 +98,22 @@ class Draft:
         self._promised = 0
         """Bit set of the pods on which a move of this plan makes room for something else."""
 
+    @property
+    def free(self) -> FreeSlots:
+        """Free slots of the pods beside what they are given; none where something is promised. Only
+        the draft changes it.
+        """
+        if self._free is None:
+            pool = self._pool
+            self._free = FreeSlots.index(
+                {ordinal: pool.free_of(ordinal) for ordinal in pool.by_ordinal}
+            )
+        return self._free
+
     def copy(self) -> "Draft":
         """A copy, to try something."""
         other = Draft(self._pool, self._receivers)
-        other._given = dict(self._given)
+        other._free = self._free.copy() if self._free is not None else None
         other._ledgers = self._ledgers.copy()
         other._dimensions = self._dimensions.copy()
         other._placed = dict(self._placed)
@@ -112,7 +166,8 @@ class Draft:
         self, vpod: VPod, kept: dict[str, int], count: int, receivers: int
     ) -> tuple[dict[int, int], int]:
         """Give ``count`` vreplicas to receivers, and add them to ``kept``."""
-        room = self._ledgers.open_to(self._pool.room, vpod.key)
+        enough = self._pool.room & self.free.at_least(vpod.weight)
+        room = self._ledgers.open_to(enough, vpod.key)
         receivers &= room
 
         def free(ordinal: int) -> int:
@@ -124,7 +179,7 @@ class Draft:
         for ordinal, more in given.items():
             name = self._pool.by_ordinal[ordinal].name
             kept[name] = kept.get(name, 0) + more
-            self._given[ordinal] = self._given.get(ordinal, 0) + more * vpod.weight
+            self.free.change(ordinal, -more * vpod.weight)
         return given, left
 
     def promise(self, vpod: VPod, ordinal: int, *, source: str | None = None) -> None:
@@ -132,6 +187,7 @@ class Draft:
         (None). Until then the pod takes nothing else.
         """
         self._promised |= 1 << ordinal
+        self.free.change(ordinal, -self.free.of[ordinal])
         self._ledgers.give(vpod.key, (ordinal,))
         kept = dict(self.placed(vpod.key))
         if source is not None:
@@ -149,18 +205,12 @@ class Draft:
         self._dimensions.give(vpod.per_vreplica, {ordinal: 1})
         target = self._pool.by_ordinal[ordinal].name
         self._placed[vpod.key] = after(self.placed(vpod.key), source, target)
-        self._given[ordinal] = self._given.get(ordinal, 0) + vpod.weight
+        self.free.change(ordinal, -vpod.weight)
         return True
 
-    def free_of(self, ordinal: int) -> int:
-        """Free slots of a pod beside what it is given."""
-        if self._promised >> ordinal & 1:
-            return 0
-        return self._pool.free_of(ordinal) - self._given.get(ordinal, 0)
-
     def free_for(self, vpod: VPod, ordinal: int) -> int:
-        """Those of them that vreplicas of a vpod can use."""
-        free = self.free_of(ordinal)
+        """Free slots of a pod that vreplicas of a vpod can use."""
+        free = self.free.of[ordinal]
         return self._dimensions.usable(ordinal, free, vpod.weight, vpod.per_vreplica)
 
     def dimensions(self) -> DimensionRoom:

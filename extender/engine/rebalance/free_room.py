@@ -1,9 +1,8 @@
 """``FreeRoom``: what pods have free while a search tries one move after the other. Pure; does not
 change the draft.
 
-Slots come first. A bit set for each number of free slots finds the pods of a best fit, however many
-pods there are. What a pool has beside slots (``AdapterPool.capacities``) narrows these sets down.
-For a vpod that takes slots alone, nothing else is looked at.
+Slots come first (``FreeSlots``). What a pool has beside slots (``AdapterPool.capacities``) narrows
+the pods down. For a vpod that takes slots alone, nothing else is looked at.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,12 +41,8 @@ class FreeRoom:
         self._pool = pool
         self._draft = draft
         self._among = among
-        self.free = {ordinal: draft.free_of(ordinal) for ordinal in bits(among)}
-        """Ordinal -> free slots."""
-        self.with_free: dict[int, int] = {}
-        """Free slots -> bit set of the pods that have this number."""
-        for ordinal, slots in self.free.items():
-            self.with_free[slots] = self.with_free.get(slots, 0) | 1 << ordinal
+        self.slots = draft.free.copy()
+        """Of all pods, not only of those ``among``."""
         self._freed: dict[int, int] = {}
         """Ordinal -> slots that moves have freed there."""
         self._left = draft.dimensions()
@@ -56,21 +51,25 @@ class FreeRoom:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of a pod; 0 if it is not one of those ``among``."""
+        return self.slots.of[ordinal] if self._among >> ordinal & 1 else 0
+
     def has(self, vpod: VPod, ordinal: int) -> bool:
         """Whether one more vreplica has room on a pod."""
-        if self.free[ordinal] < vpod.weight:
+        if self.slots.of[ordinal] < vpod.weight:
             return False
         return not vpod.per_vreplica or self._left.fits(ordinal, vpod.per_vreplica)
 
     def has_now(self, vpod: VPod, ordinal: int) -> bool:
         """The same, without what moves have freed."""
-        free = self.free[ordinal] - self._freed.get(ordinal, 0)
+        free = self.slots.of[ordinal] - self._freed.get(ordinal, 0)
         usable = self._left_now.usable(ordinal, free, vpod.weight, vpod.per_vreplica)
         return usable >= vpod.weight
 
     def missing(self, vpod: VPod, ordinal: int) -> dict[str, int]:
         """What a pod lacks for one more vreplica, by ``SLOTS`` and dimension; no zeros."""
-        lacks = {SLOTS: vpod.weight - self.free[ordinal]}
+        lacks = {SLOTS: vpod.weight - self.slots.of[ordinal]}
         if not vpod.per_vreplica:
             return lacks if lacks[SLOTS] > 0 else {}
         left = self._left.left_at(ordinal)
@@ -82,8 +81,9 @@ class FreeRoom:
         """Bit sets of the pods with room for one more vreplica, the fewest free slots first."""
         amounts = vpod.per_vreplica
         fitting = self._left.fitting(amounts, self._among) if amounts else self._among
-        for slots in sorted(self.with_free):
-            if slots >= vpod.weight and (ordinals := self.with_free[slots] & fitting):
+        with_free = self.slots.with_free
+        for slots in sorted(with_free):
+            if slots >= vpod.weight and (ordinals := with_free[slots] & fitting):
                 yield ordinals
 
     def nearest(self, vpod: VPod, allowed: int, most: int) -> Iterator[int]:
@@ -100,13 +100,13 @@ class FreeRoom:
             for ordinal in self._by_free_slots(vpod, ordinals):
                 if len(found) >= COMPARED * most:
                     break
-                found.append((self._missing_part(vpod, ordinal), -self.free[ordinal], ordinal))
+                found.append((self._missing_part(vpod, ordinal), -self.slots.of[ordinal], ordinal))
         for _, _, ordinal in sorted(found):
             yield ordinal
 
     def _missing_part(self, vpod: VPod, ordinal: int) -> float:
         """The greatest part of a vreplica, in any dimension, that has no room on a pod."""
-        part = max(0.0, 1 - self.free[ordinal] / vpod.weight)
+        part = max(0.0, 1 - self.slots.of[ordinal] / vpod.weight)
         left = self._left.left_at(ordinal)
         for name, amount in vpod.per_vreplica:
             part = max(part, 1 - left.get(name, 0) / amount)
@@ -117,8 +117,9 @@ class FreeRoom:
         spec = self._pool.adapter_pool
         if spec is None or not spec.could_hold(vpod):
             return
-        for slots in sorted(self.with_free, reverse=True):
-            for ordinal in bits(self.with_free[slots] & allowed):
+        with_free = self.slots.with_free
+        for slots in sorted(with_free, reverse=True):
+            for ordinal in bits(with_free[slots] & allowed):
                 if by_ordinal[ordinal].capacity >= weight:
                     yield ordinal
 
@@ -126,18 +127,18 @@ class FreeRoom:
 
     def move(self, vpod: VPod, source: PodClaims, to: int) -> None:
         """One vreplica goes from one pod to another."""
-        self._change(to, -vpod.weight)
+        self.slots.change(to, -vpod.weight)
         if source.ordinal is not None:
             self._freed[source.ordinal] = self._freed.get(source.ordinal, 0) + vpod.weight
-            self._change(source.ordinal, vpod.weight)
+            self.slots.change(source.ordinal, vpod.weight)
         self._follow_amounts(vpod, source, to, 1)
 
     def undo(self, vpod: VPod, source: PodClaims, to: int) -> None:
         """Take back a move."""
-        self._change(to, vpod.weight)
+        self.slots.change(to, vpod.weight)
         if source.ordinal is not None:
             self._freed[source.ordinal] -= vpod.weight
-            self._change(source.ordinal, -vpod.weight)
+            self.slots.change(source.ordinal, -vpod.weight)
         self._follow_amounts(vpod, source, to, -1)
 
     def _follow_amounts(self, vpod: VPod, source: PodClaims, to: int, sign: int) -> None:
@@ -147,15 +148,3 @@ class FreeRoom:
         self._left_now.give(vpod.per_vreplica, {to: sign})
         if source.ordinal is not None:
             self._left.give(vpod.per_vreplica, {source.ordinal: -sign})
-
-    def _change(self, ordinal: int, slots: int) -> None:
-        if ordinal not in self.free:
-            return
-        before, bit = self.free[ordinal], 1 << ordinal
-        left = self.with_free[before] & ~bit
-        if left:
-            self.with_free[before] = left
-        else:
-            del self.with_free[before]
-        now = self.free[ordinal] = before + slots
-        self.with_free[now] = self.with_free.get(now, 0) | bit

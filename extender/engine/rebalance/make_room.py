@@ -186,7 +186,7 @@ class RoomSearch:
             return False
 
         def enough(other: int) -> int:
-            return max(vpod.weight, self._room.free.get(other, 0))
+            return max(vpod.weight, self._room.free_of(other))
 
         room = 1 << ordinal
         try:

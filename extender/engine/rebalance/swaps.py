@@ -50,7 +50,7 @@ def find_swap(
     ``among``: bit set of the pods that may get something. ``movable``: as for ``RoomSearch``.
     """
     room = FreeRoom(pool, draft, among)
-    hole = max((room.free[ordinal] for ordinal in bits(among & pool.room)), default=0)
+    hole = max((room.free_of(ordinal) for ordinal in bits(among & pool.room)), default=0)
     if not hole:
         return None
     placed = draft.placed(vpod.key)
