@@ -2,7 +2,8 @@
 that they can be emptied and removed (DESIGN 5.4).
 
 What the pool does not need is closed, and what it needs again is opened. A vpod without a place
-opens all. Each time this happens soon after closing, the pause before the next closing doubles.
+opens all. Each time this happens soon after closing, the pause before the next closing doubles. In
+the end nothing is closed any more until the pool or what its vpods ask for has changed.
 Ordinals that a scale-down of unknown outcome may still remove stay closed, whatever the pool needs
 (``engine.scaling.shrink_doubt``).
 """
@@ -10,6 +11,7 @@ Ordinals that a scale-down of unknown outcome may still remove stay closed, what
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from extender.engine.rebalance.repetition import surroundings
 from extender.engine.scaling.scale_down import (
     ordinals_to_close,
     removable,
@@ -34,7 +36,9 @@ LEFT_OVER_S: Final = 5.0
 profile refuses that room.
 """
 REOPENED_MAX: Final = 6
-"""Each useless closing doubles the pause before the next one, up to 64 periods."""
+"""Each useless closing doubles the pause before the next one, up to 64 periods. The next one waits
+for a change (seed 206268750).
+"""
 
 
 class ClosedChanged(Protocol):
@@ -70,6 +74,8 @@ class DrainingOrdinals:
         self._changed = changed
         self._close_from = 0.0
         self._reopened = 0
+        self._useless_in = 0
+        """``surroundings`` in which nothing is closed; 0 for none."""
         self._waiting = ("", 0.0)
         """The vpod that seems to wait for a closed pod, and since when."""
         self._only_in_doubt = 0
@@ -93,9 +99,14 @@ class DrainingOrdinals:
         return bool(self._only_in_doubt)
 
     def close(self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool]) -> None:
-        """Close what is not needed, unless pods were opened for a waiting vpod lately."""
-        if self._clock() >= self._close_from:
-            self._set(state, ordinals_to_close(state, plan, allows))
+        """Close what is not needed, unless pods were opened for a waiting vpod lately, or too often
+        since the last change.
+        """
+        if self._clock() < self._close_from:
+            return
+        if self._useless_in and self._useless_in == surroundings(state):
+            return
+        self._set(state, ordinals_to_close(state, plan, allows))
 
     def reopen(
         self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool], period_s: float
@@ -122,6 +133,8 @@ class DrainingOrdinals:
         ):
             keep = 0
             self.keep_open(period_s * 2**self._reopened)
+            if self._reopened == REOPENED_MAX:
+                self._useless_in = surroundings(state)
             self._reopened = min(self._reopened + 1, REOPENED_MAX)
         elif waits is not None:
             look_at = min(look_at, self._waiting[1] + LEFT_OVER_S)
@@ -134,7 +147,7 @@ class DrainingOrdinals:
 
     def removed(self) -> None:
         """Closed pods have been removed, so closing them was right."""
-        self._reopened = 0
+        self._reopened = self._useless_in = 0
 
     def open_all(self) -> None:
         """Open everything when leading ends: the next leader decides what to close."""

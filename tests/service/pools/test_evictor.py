@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,7 +19,6 @@ from extender.model.timestamps import timestamp
 from extender.service.placing.placer import Placer
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.evictor import Evictor
-from extender.service.pools.pool_moves import PoolMoves
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -430,15 +428,6 @@ class TestPolicy:
         for looks in (1, 2):
             await bench.evictor.rebalance(POOL)
             assert (len(looked), sized) == (2 * looks, [POOL] * looks)
-
-    def test_one_look_tries_to_make_room_for_each_waiting_vpod_once(self):
-        known = PoolMoves()
-        known.begin_look()
-        assert list(islice(known.in_turn(["a", "b", "c"]), 2)) == ["a", "b"]
-        assert list(known.in_turn(["a", "b", "c"])) == ["b", "c"]
-        assert list(known.in_turn(["a", "b", "c"])) == []
-        known.begin_look()
-        assert list(known.in_turn(["a", "b", "c"])) == ["a", "b", "c"]
 
     async def test_tenants_that_the_pool_does_not_select_are_left_alone(self, monkeypatch):
         paid = LabelSelector(match_labels={"paid": "yes"})

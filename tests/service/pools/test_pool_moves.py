@@ -23,7 +23,10 @@ def test_each_waiting_vpod_is_tried_once_in_a_round(number: int, tried: int):
 
 
 def took(moves: PoolMoves, waiting: list[str], most: int) -> list[str]:
-    """What a plan tries that has time for ``most`` of them. It asks for one more before it ends."""
+    """What a look tries in one plan that has time for ``most`` of them. It asks for one more before
+    it ends.
+    """
+    moves.begin_look()
     asked = list(islice(moves.in_turn(waiting), most + 1))
     return asked[:most]
 
@@ -34,6 +37,15 @@ def test_a_round_goes_on_when_others_wait():
     assert took(moves, ["a", "b", "c"], 1) == ["a"]
     assert took(moves, [], 1) == []
     assert took(moves, ["a", "b", "c"], 1) == ["b"]
+
+
+def test_one_look_tries_each_of_them_once_in_however_many_plans():
+    moves, waiting = PoolMoves(), ["a", "b", "c"]
+    assert list(islice(moves.in_turn(waiting), 2)) == ["a", "b"]
+    assert list(moves.in_turn(waiting)) == ["b", "c"], "b was only asked for"
+    assert list(moves.in_turn(waiting)) == []
+    moves.begin_look()
+    assert list(moves.in_turn(waiting)) == waiting
 
 
 HEAVY = 13
@@ -48,6 +60,7 @@ def test_what_one_move_would_place_has_its_turn_beside_heavier_ones_for_which_th
     waiting.append("tenant/light")
 
     def plan() -> list[Move]:
+        moves.begin_look()
         return plan_moves(pool, Limits(budget=10), Advice(waiting=moves.in_turn(waiting)))
 
     found = [plan() for _ in waiting]
