@@ -177,6 +177,11 @@ class Spread:
 
     # -- changes -----------------------------------------------------------------------------------
 
+    def narrow(self, room: int) -> None:
+        """Only these pods (bit set) may get more from now on."""
+        self.room = room
+        self._overfull = None
+
     def hold(self, pod: PodClaims, count: int) -> None:
         """Count ``count`` vreplicas that are on a pod. ``free`` includes them already."""
         ordinal = pod.ordinal

@@ -30,6 +30,7 @@ from extender.engine.placing.select import spread_of
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.guard import PluginFailed
+from extender.engine.policy.spread import Spread
 from extender.engine.rebalance.draft import Draft, Placements, after, without_one
 from extender.engine.rebalance.free_room import FreeRoom
 from extender.engine.rebalance.movers import Movers
@@ -119,6 +120,8 @@ class RoomSearch:
         self._room = FreeRoom(pool, draft, among)
         self._movers = Movers(draft, movable)
         self._placed: dict[str, Placements] = {}
+        self._spread: tuple[VPod, Placements, Spread] | None = None
+        """The last one of ``_spread_of``."""
         self._moves: list[Displacement] = []
         self._barred = 0
         """Bit set of the pods that are being given room. They take nothing else."""
@@ -185,17 +188,23 @@ class RoomSearch:
         if not filters:
             return False
 
-        def enough(other: int) -> int:
-            return max(vpod.weight, self._room.free_of(other))
-
-        room = 1 << ordinal
+        spread = self._spread_of(vpod, kept)
+        spread.narrow(1 << ordinal)
         try:
-            spread = spread_of(
-                self._pool, kept, weight=vpod.weight, free=enough, room=room, vpod=vpod
-            )
             return bool(refusal(spread.candidate(ordinal), spread, filters))
         except PluginFailed:
             return True
+
+    def _spread_of(self, vpod: VPod, kept: Placements) -> Spread:
+        """The spread of what the vpod keeps. It is asked for of many pods, one after the other."""
+        if self._spread is None or self._spread[0] is not vpod or self._spread[1] is not kept:
+
+            def enough(ordinal: int) -> int:
+                return max(vpod.weight, self._room.free_of(ordinal))
+
+            spread = spread_of(self._pool, kept, weight=vpod.weight, free=enough, room=0, vpod=vpod)
+            self._spread = (vpod, kept, spread)
+        return self._spread[2]
 
     # -- moves -------------------------------------------------------------------------------------
 
