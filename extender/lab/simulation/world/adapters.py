@@ -53,8 +53,8 @@ class Served(NamedTuple):
 OnServe = Callable[[str, str, list[tuple[str, Served]]], None]
 """Called with a pod, a vpod, and what each pod serves of it."""
 
-TRY_AGAIN: Final = (403, 404, 409, 413, 429, 503, 504)
-"""413: so many shares are busy that their names are too long to store. Later they are fewer."""
+TRY_AGAIN: Final = (403, 404, 409, 429, 503, 504)
+"""Answers after which an adapter says the same again."""
 
 
 @dataclass
