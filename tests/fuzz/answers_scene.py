@@ -54,7 +54,7 @@ class AnswersScene:
                 Health(list),
                 world.metrics,
                 LoadReports(lambda: 0.0),
-                SimpleNamespace(waits=lambda _pool, _vpod: []),  # type: ignore[arg-type]
+                SimpleNamespace(describe_waits=lambda _pool, _vpod: []),  # type: ignore[arg-type]
             ),
             Config(),
             now=time.time,

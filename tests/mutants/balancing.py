@@ -18,6 +18,25 @@ _SERVICE = "tests/service/test_load.py::"
 
 BALANCING = (
     Mutant(
+        "policy plans moves on top of others of the same vpod",
+        "extender/engine/rebalance/moves.py",
+        "or any(self._follows(found, earlier) for earlier in made)",
+        "or False",
+        "a move that fails makes another one of its plan a change for the worse (seed 621)",
+        (
+            "tests/engine/rebalance/test_rebalance_properties.py::"
+            "test_each_policy_move_of_a_vpod_is_an_improvement_even_if_the_others_are_not_made",
+        ),
+    ),
+    Mutant(
+        "each plan of a look tries the same waiting vpods",
+        "extender/service/pools/pool_moves.py",
+        "while self._tried < len(waiting):",
+        "for _ in waiting:",
+        "seconds of a core for a pool of many vpods of which a few wait",
+        (f"{_TEST_TURNS}test_one_look_tries_each_of_them_once_in_however_many_plans",),
+    ),
+    Mutant(
         "a plan without time for all that waits begins ten further than the last one",
         "extender/service/pools/pool_moves.py",
         "self._next_waiting += 1",

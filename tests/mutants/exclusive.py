@@ -114,9 +114,28 @@ EXCLUSIVE = (
     Mutant(
         "what a vpod publishes in its former pool may be served here",
         _SHARES,
-        "if state.is_member(state.pods[name])",
+        "if state.pods[name].pod is not None or state.is_member(state.pods[name])",
         "if claim",
         "I6 (seed 415 of pools that move a lot): it is served there",
         (f"{_POOL}test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too",),
+    ),
+    Mutant(
+        "while no StatefulSet is known, nothing that is published counts",
+        _SHARES,
+        "state.pods[name].pod is not None or state.is_member(state.pods[name])",
+        "state.is_member(state.pods[name])",
+        "what a new leader has postponed is never served",
+        (f"{_POOL}test_while_no_stateful_set_is_known_a_pod_serves_what_is_published_on_it",),
+    ),
+    Mutant(
+        "the names of very many busy shares are stored however long they are",
+        "extender/model/assignment.py",
+        "if known.all_busy or len(text) > ACKNOWLEDGED_BYTES_MAX:",
+        "if known.all_busy:",
+        "pods grow beyond what the API server stores (seed 20732048)",
+        (
+            "tests/model/test_assignment.py::TestAnnotations::"
+            "test_if_the_names_of_the_busy_ones_do_not_fit_all_count_as_busy",
+        ),
     ),
 )

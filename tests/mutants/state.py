@@ -650,6 +650,17 @@ SCALE_DOWN = (
         (f"{_DOUBTS}what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed",),
     ),
     Mutant(
+        "useless closings go on for ever",
+        _CLOSED,
+        "self._useless_in == surroundings(state)",
+        "self._useless_in == 1",
+        "two statuses in each 64 periods, for as long as a vpod waits (seed 206268750)",
+        (
+            "tests/service/pools/test_draining_ordinals.py::"
+            "test_useless_closings_end_until_what_is_asked_for_has_changed",
+        ),
+    ),
+    Mutant(
         "what is closed in doubt is said to be emptied",
         _CLOSED,
         "state.set_closed(closed, in_doubt=self._only_in_doubt)",

@@ -5,7 +5,7 @@ an end.
 import random
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -230,6 +230,7 @@ NODES_OF_THE_ZONES = ("z0", "z0", "z1", "z1", "z2")
     pods=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 3)), min_size=5),
     profile=st.sampled_from(("spread", "ha")),
 )
+@example(pods=[(0, 0, 0), (0, 2, 0), (2, 2, 0), (3, 0, 0), (4, 0, 0)], profile="spread")
 def test_each_policy_move_of_a_vpod_is_an_improvement_even_if_the_others_are_not_made(
     pods, profile
 ):

@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,11 @@ from typing import Final
 
 import orjson
 
-from extender.kube.api import PODS
+from extender.kube.api import PODS, NotFound
 from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.checkers.excuses import Circumstances
 from extender.lab.simulation.checkers.replica_state import state_problems
+from tests.simulation.exhaustive.adapters import SteppedAdapters
 from tests.simulation.exhaustive.explorer import (
     THREAD,
     Director,
@@ -37,6 +40,8 @@ EXCUSES_OVER_S: Final = 100.0
 SETTLE_S: Final = 45.0
 """Doubts end after 30 s; back-offs are 1 to 10 s."""
 ROUNDS_MAX: Final = 4
+SERVED_AFTER: Final = 3
+"""Rounds of telling and acknowledging, from nothing on."""
 WORLD: Final = "world"
 
 
@@ -51,11 +56,20 @@ class Bounds:
 
 
 class CheckedWorld(World):
-    """With checkers that have seen everything from the beginning."""
+    """With checkers that have seen everything from the beginning. ``two_lead``: whether two
+    replicas may lead at once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.checkers = Checkers()
+        self.two_lead = False
+        self.stepped = SteppedAdapters(self.cluster)
+        self.checkers = Checkers(
+            circumstances=Circumstances(
+                adapter=self.stepped.adapter, two_lead=lambda: self.two_lead
+            )
+        )
+        self.stepped.on_serve = self.checkers.exclusive.served
         self.cluster.server.store.subscribers.append(self.checkers.on_change)
 
 
@@ -74,8 +88,12 @@ class Scene:
     async def furnish(self) -> None:
         """Everything before the director takes over."""
         # No pod is ever Ready here, and no time passes in which one would be given up for that.
-        self.world = await CheckedWorld.create(slots=SLOTS, replicas=3, rescheduleAfterSeconds=None)
-        assert isinstance(self.world, CheckedWorld)
+        world = await CheckedWorld.create(
+            slots=SLOTS, replicas=3, rescheduleAfterSeconds=None, **self.situation.pool
+        )
+        assert isinstance(world, CheckedWorld)
+        self.world = world
+        self.world.two_lead = len(self.situation.leaders) > 1
         self.checkers = self.world.checkers
         store = self.world.cluster.server.store
         store.subscribers.append(self.fingerprints.changed)
@@ -96,6 +114,18 @@ class Scene:
             await party.close_the_past()
             if party.name in self.situation.leaders:
                 party.elector.appoint(since=since)
+        if self.situation.hands_over:
+            await self._serve_all()
+            await asyncio.sleep(EXCUSES_OVER_S)
+            await self._serve_all()  # with leases that have not run out
+
+    async def _serve_all(self) -> None:
+        """All adapters serve what is placed."""
+        for _ in range(SERVED_AFTER):
+            for ordinal in range(3):
+                await self.parties[A].tell(ordinal)
+                await self.parties[A].hear(self.world.stepped, ordinal)
+            await asyncio.sleep(1)
 
     def _may_give_up(self, call: str) -> bool:
         given_up = self.situation.gives_up
@@ -144,6 +174,7 @@ class Scene:
     def _stored(self) -> Hashable:
         return (
             self.fingerprints.world(),
+            self.world.stepped.state(),
             *(party.undelivered() for party in self.parties.values()),
             self.faults,
         )
@@ -183,6 +214,9 @@ class Scene:
         loops += [
             asyncio.create_task(p.service.reconciler.run_expiry()) for p in self.parties.values()
         ]
+        if self.situation.hands_over:
+            loops.append(asyncio.create_task(leader.assignments.run()))
+            loops.append(asyncio.create_task(self._look_all_the_time()))
         for _ in range(ROUNDS_MAX):
             await self._schedule_pods()
             await asyncio.sleep(SETTLE_S)
@@ -191,6 +225,13 @@ class Scene:
         for task in loops:
             task.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _look_all_the_time(self) -> None:
+        while True:
+            for ordinal in range(3):
+                with suppress(NotFound):
+                    await self.parties[A].hear(self.world.stepped, ordinal)
+            await asyncio.sleep(1)
 
     async def _schedule_pods(self) -> None:
         """What kube-scheduler does with pods whose bind was refused."""

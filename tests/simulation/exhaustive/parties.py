@@ -32,9 +32,12 @@ from extender.lab.clock import wall_clock
 from extender.lab.faults import ACTOR
 from extender.model.bucket import Bucket
 from extender.service.app import Service
+from extender.service.pools.assignments import _Due as PodsDue
 from extender.service.pools.leadership import Leadership
 from tests.kube.fakes import give_list
+from tests.simulation.exhaustive.adapters import SteppedAdapters
 from tests.simulation.exhaustive.explorer import THREAD, Director, Step
+from tests.support.builders import NS
 
 T = TypeVar("T")
 
@@ -243,6 +246,16 @@ class Party:
             kind.plural: deque() for kind in WATCHED
         }
         self.operations: list[asyncio.Task[None]] = []
+        self._acknowledge = self.service.acknowledge_verb(self.service.load_verb())
+        self._told = PodsDue(random.Random(name))
+
+    async def tell(self, ordinal: int) -> None:
+        """Tell a pod's adapter what it carries, as the loop does for a pod that is due."""
+        await self.service.assignments._tell(self._told, f"{NS}/dispatcher-{ordinal}")
+
+    async def hear(self, adapters: SteppedAdapters, ordinal: int) -> None:
+        """An adapter looks at its assignment, and acknowledges it here."""
+        await adapters.look(ordinal, self._acknowledge, asyncio.get_running_loop().time())
 
     @property
     def elector(self) -> Appointed:

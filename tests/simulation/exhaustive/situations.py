@@ -5,19 +5,29 @@ becomes of the cluster.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol, runtime_checkable
 
-from extender.kube.api import PODS, VPODS
+from extender.kube.api import PODS, VPODS, PatchType
 from extender.model.moves import Move, MoveReason
+from tests.simulation.exhaustive.adapters import SteppedAdapters
 from tests.simulation.exhaustive.parties import Party
-from tests.support.builders import POOL
+from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, bind_args, filter_args
 
 A: Final = "replica-A"
 B: Final = "replica-B"
 SLOTS: Final = 3
+ROUNDS: Final = 4
+"""A move is over after so many, if nothing disturbs it."""
 Work = Callable[[World, Party], Awaitable[object]]
 Act = Callable[[World, Mapping[str, Party]], Awaitable[object]]
+
+
+@runtime_checkable
+class WithAdapters(Protocol):
+    """A world whose pods have adapters."""
+
+    stepped: SteppedAdapters
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,8 @@ class Situation:
     ``work``: (replica, what) -> an operation; ``acts``: what somebody else does, one after the
     other; by default before everything else, or with ``acts_last`` after it. ``leaders``: who
     believes to lead. ``moves``: reasons for which something may be moved. ``gives_up``: how calls
-    begin of which one may be given up by its sender and be served later.
+    begin of which one may be given up by its sender and be served later. ``pool``: of its spec.
+    With ``handoff``, all adapters serve at the beginning what is placed.
     """
 
     furnish: Callable[[World], Awaitable[None]]
@@ -38,6 +49,12 @@ class Situation:
     moves: frozenset[str] = frozenset()
     gives_up: str = ""
     acts_last: bool = False
+    pool: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the pool has ``spec.handoff``."""
+        return "handoff" in self.pool
 
 
 # -- operations ------------------------------------------------------------------------------------
@@ -77,6 +94,38 @@ def binds(ordinal: int, node: str = "node-2") -> Work:
             await party.service.verbs.bind(bind_args(pod, node))
 
     return work
+
+
+def hands_over(vpod: str, *ordinals: int) -> Work:
+    """What the loops of a leader do until a move is over: tell the pods' adapters, which
+    acknowledge it, and decide again what was held back.
+    """
+
+    async def work(world: World, party: Party) -> None:
+        assert isinstance(world, WithAdapters)
+        for _ in range(ROUNDS):
+            for ordinal in ordinals:
+                await party.tell(ordinal)
+            for ordinal in ordinals:
+                await party.hear(world.stepped, ordinal)
+            await party.service.placer.place_batch(POOL, [f"{TENANT}/{vpod}"])
+
+    return work
+
+
+def in_turn(*works: Work) -> Work:
+    """One after the other."""
+
+    async def work(world: World, party: Party) -> None:
+        for one in works:
+            await one(world, party)
+
+    return work
+
+
+def hands_over_by(name: str, vpod: str, *ordinals: int) -> Act:
+    """A replica does it, after what was done before and not earlier."""
+    return lambda world, parties: hands_over(vpod, *ordinals)(world, parties[name])
 
 
 def deletes(ordinal: int) -> Act:
@@ -187,6 +236,21 @@ async def _ledger_ahead(world: World) -> None:
     await _bound(world, 2, a=2)
 
 
+async def _all_served(world: World) -> None:
+    """As ``_all_placed``, with pods that are Ready."""
+    await _all_placed(world)
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    for ordinal in range(3):
+        await world.cluster.patch(
+            PODS,
+            NS,
+            f"dispatcher-{ordinal}",
+            ready,
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+
+
 async def _room_on_one(world: World) -> None:
     """Only pod 2 has room, for all that a wants."""
     await _vpods(world, a=(2, {}), b=(3, {0: 3}), c=(3, {1: 3}))
@@ -196,6 +260,11 @@ async def _room_on_one(world: World) -> None:
 
 
 BOTH: Final = frozenset({A, B})
+COMPACTION: Final = frozenset({"Compaction"})
+LIMITS: Final = {"prepareTimeoutSeconds": 10, "drainTimeoutSeconds": 10}
+OVERLAP: Final = {"handoff": {"mode": "Overlap", **LIMITS}}
+EXCLUSIVE: Final = {"handoff": {"mode": "Exclusive", "leaseSeconds": 10, **LIMITS}}
+MOVES_AND_HANDS_OVER: Final = in_turn(moves("a", 2, 2, 0), hands_over("a", 0, 2))
 SITUATIONS: Final[Mapping[str, Situation]] = {
     "place and bind": Situation(
         _a_pod_returns, {(A, "places a, b, c"): places("a", "b", "c"), (B, "binds 2"): binds(2)}
@@ -290,6 +359,42 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         {"replica-B takes over": takes_over(B, A), "replica-B places a": places_by(B, "a")},
         moves=frozenset({"Compaction"}),
         acts_last=True,
+    ),
+    "a move is handed over": Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {"a wants 1": wants("a", 1), "a wants 3": wants("a", 3)},
+        moves=COMPACTION,
+        pool=OVERLAP,
+    ),
+    "a hand-over of a leader before": Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {
+            "replica-B takes over": takes_over(B, A),
+            "replica-B hands over": hands_over_by(B, "a", 0, 2),
+        },
+        moves=COMPACTION,
+        acts_last=True,
+        pool=OVERLAP,
+    ),
+    "an exclusive move is handed over": Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {"a wants 1": wants("a", 1), "a wants 3": wants("a", 3)},
+        moves=COMPACTION,
+        pool=EXCLUSIVE,
+    ),
+    "an exclusive hand-over of a leader before": Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {
+            "replica-B takes over": takes_over(B, A),
+            "replica-B hands over": hands_over_by(B, "a", 0, 2),
+        },
+        moves=COMPACTION,
+        acts_last=True,
+        pool=EXCLUSIVE,
     ),
     "late lower, two leaders": Situation(
         _shrunk_to_nothing,
