@@ -149,7 +149,12 @@ e2e-nodes: $(VENV)/stamp-test ## Our image and chart on three real nodes: kubele
 	@$(BIN)/python -m tests.manifests.tool
 	@$(BIN)/python -m tests.nodes.image
 	@$$(unshare --net true 2>/dev/null && echo unshare --net --pid --fork --kill-child --mount --mount-proc) \
-	  $(BIN)/python -m pytest -q -m nodes tests/nodes -p no:randomly -p no:xdist $(ARGS)
+	  $(BIN)/python -m pytest -q -m "nodes and $(if $(LONG),long,not long)" tests/nodes -p no:randomly -p no:xdist $(ARGS)
+
+.PHONY: rolling-restart-nodes
+rolling-restart-nodes: ## The scene of rolling-restart with 20 adapters in containers on three real nodes (some ten minutes)
+	@$(MAKE) --no-print-directory e2e-nodes LONG=1
+	@cat build/rolling-restart-nodes.md
 
 .PHONY: image
 IMAGE ?= vreplica-scheduler:0.1.0

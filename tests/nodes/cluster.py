@@ -36,12 +36,18 @@ SYSTEM: Final = "vreplica-system"
 NAMESPACE: Final = "adapters"
 """Of adapter pods."""
 TENANT: Final = "tenant"
+ROUTER: Final = "router"
+"""A ServiceAccount that may ask where vpods are served."""
 GRACE_S: Final = 16
 """After that much silence a node is NotReady; 50 s in Kubernetes' own configuration."""
 VALUES: Final[Obj] = {
     "extender": {"hostNetwork": True},
     "webhook": {"hostNetwork": True},
-    "adapters": {"enabled": True, "namespaces": [NAMESPACE]},
+    "adapters": {
+        "enabled": True,
+        "namespaces": [NAMESPACE],
+        "allowedServiceAccounts": [f"{NAMESPACE}/{ROUTER}"],
+    },
     "rbac": {"rollouts": True},
     # The nodes have a kube-scheduler that was built here, under the name of the published one.
     "kubeScheduler": {"image": {"digests": None}},

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = Path(__file__).parents[2] / "build" / "e2e-nodes.md"
+RESTARTS_FILE: Final = FILE.with_name("rolling-restart-nodes.md")
+"""The table of ``make rolling-restart-nodes``."""
 HEAD: Final = (
     "| what happens | until done | longest time with vreplicas unserved | "
     "vreplica-seconds unserved |\n"

@@ -17,6 +17,8 @@ from vreplica_adapter import Adapter, Share
 START_S = 2.0
 """As to open connections, or to start more of what works."""
 FINISH_S = 0.2
+SERVES_ON_S = float(os.environ.get("SERVES_ON_S", "0"))
+"""Before a share is drained: as long as routers send work that do not know."""
 SAID = Path("/said") / os.environ.get("POD", "")
 
 
@@ -37,6 +39,7 @@ async def serve(share: Share) -> None:
 
 async def drain(share: Share) -> None:
     """Take nothing new, and finish what is under way."""
+    await asyncio.sleep(SERVES_ON_S)
     say(share, 0)
     await asyncio.sleep(FINISH_S)
 

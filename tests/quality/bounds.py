@@ -23,6 +23,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "room-unused/default": Bound(0.0, 0),
     "room-unused/pack": Bound(0.0, 0),
     "room-unused/spread": Bound(0.0, 0),
+    "room-by-moves/default": Bound(0.5, 1),
     "jointly/default": Bound(0.4, 2),
     "jointly/pack": Bound(0.3, 2),
     "jointly/spread": Bound(0.5, 2),

@@ -25,6 +25,7 @@ from tests.quality.instances import (
 from tests.quality.load_rows import LOAD_ROWS
 from tests.quality.ours import Ours
 from tests.quality.row import UNPROVEN, Measure, Pair, Row
+from tests.quality.sequences import least_waiting
 
 PROFILES: Final = ("default", "pack", "spread")
 """The profiles without a hard rule: whatever the slots allow is allowed."""
@@ -120,6 +121,22 @@ def room_unused(profile: str) -> Measure:
         held = solver.loads(ours.placed, instance.asks, instance.max_pods)
         answer = solver.most_placed(_free(held), _missing(instance, held))
         return UNPROVEN if answer.value is None else Pair(answer.value, 0, answer.proven)
+
+    return measure
+
+
+def room_by_moves(profile: str) -> Measure:
+    """Vreplicas that wait in the end, beside those that wait after any sequence of moves. An
+    instance with too many sequences does not count.
+    """
+
+    def measure(instance: Instance) -> Pair | None:
+        *_, ours = _arrived(instance, profile)
+        if not ours.waiting:
+            return None
+        held = solver.loads(ours.placed, instance.asks, instance.max_pods)
+        answer = least_waiting(held, _missing(instance, held))
+        return _pair(ours.waiting, answer) if answer.proven else None
 
     return measure
 
@@ -287,6 +304,7 @@ def _waiting_rows() -> Iterator[Row]:
         yield Row(f"waiting/{profile}", "vreplicas", full, waiting(profile))
     for profile in PROFILES:
         yield Row(f"room-unused/{profile}", "vreplicas", full, room_unused(profile))
+    yield Row("room-by-moves/default", "vreplicas", full, room_by_moves("default"))
     for profile in PROFILES:
         yield Row(f"jointly/{profile}", "vreplicas", full, waiting_of_batch(profile))
     for profile in PROFILES:
