@@ -8,31 +8,34 @@ the adapter's own word.
 """
 
 import asyncio
-import random
+import json
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
-from vreplica_adapter import Resolver, State, Unresolved
 
 from extender.kube.api import Obj
 from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.cluster import NAMESPACE, ROUTER, TENANT, Cluster
+from tests.nodes.image import OURS
 from tests.nodes.measurements import RESTARTS_FILE
-from tests.nodes.workers import URLS, Served, Workers, pool_objects, program_objects, vpod_of
+from tests.nodes.workers import (
+    URLS,
+    Served,
+    Workers,
+    pool_objects,
+    program_objects,
+    program_sources,
+    vpod_of,
+)
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(900),
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 PODS: Final = 20
 VPODS: Final = 60
@@ -41,10 +44,6 @@ SLOTS: Final = 40
 AT_ONCE: Final = PODS // 10
 SERVES_ON_S: Final = 0.5
 """A worker that is told to drain a share serves it for so long, because routers do not know."""
-LOOK_S: Final = 0.05
-REQUESTS: Final = 10
-"""Requests of each look, to vpods drawn at random."""
-SEED: Final = 8_2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,62 +95,73 @@ def judged(requests: Sequence[Request], changes: Iterable[Served], took_s: float
 
 
 class Router:
-    """Sends requests to where the service's replicas say that vpods are served."""
+    """A container that sends requests to where the service's replicas say that vpods are served.
 
-    def __init__(self, resolver: Resolver, vpods: Sequence[str]) -> None:
-        self._resolver = resolver
+    It writes what it does beside what the workers say, in the folder ``workers.said``.
+    """
+
+    def __init__(self, cluster: Cluster, workers: Workers, vpods: Sequence[str]) -> None:
+        self._cluster = cluster
         self._vpods = vpods
-        self._random = random.Random(SEED)
-        self.requests: list[Request] = []
+        self._folder = workers.said / "requests"
+        self._folder.mkdir()
+        self._folder.chmod(0o777)
 
-    async def run(self) -> None:
-        """Ask until cancelled."""
-        while True:
-            for vpod in self._random.choices(self._vpods, k=REQUESTS):
-                self.requests.append(Request(time.time(), vpod, await self._pod_of(vpod)))
-            await asyncio.sleep(LOOK_S)
+    async def __aenter__(self) -> Self:
+        await self._cluster.apply(router_pod(self._folder, self._vpods))
+        await eventually(self._sends, 90.0, "the router sends requests")
+        return self
 
-    async def _pod_of(self, vpod: str) -> str:
-        try:
-            pods = list((await self._resolver.resolve(vpod)).pods)
-        except Unresolved:
-            return ""
-        if not pods:
-            return ""
-        pods = [one for one in pods if one.state is State.SERVE] or pods
-        (chosen,) = self._random.choices(pods, weights=[one.vreplicas for one in pods])
-        return chosen.pod.partition("/")[2]
+    async def __aexit__(self, *_: object) -> None:
+        await self._cluster.kubectl("delete", "pod", ROUTER, "-n", NAMESPACE)
 
-    async def is_ready(self) -> bool:
-        """Whether it knows of all vpods; NotYet otherwise."""
-        for vpod in self._vpods:
-            try:
-                if not (await self._resolver.resolve(vpod)).pods:
-                    raise NotYet(f"{vpod} has no pods")
-            except Unresolved as error:
-                raise NotYet(str(error)) from error
-        return True
+    async def _sends(self) -> bool:
+        return (self._folder / ROUTER).exists()
+
+    def requests(self, since: float) -> list[Request]:
+        """What it has sent since then (epoch seconds)."""
+        lines = map(json.loads, (self._folder / ROUTER).read_text().splitlines())
+        return [Request(**line) for line in lines if line["at"] >= since]
 
 
-@asynccontextmanager
-async def routed(cluster: Cluster, vpods: Sequence[str], folder: Path) -> AsyncIterator[Router]:
-    """A router that is at work."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ROUTER}/token"
-    answer = await cluster.raw.post(path, {"spec": {"audiences": ["vreplica.dev"]}})
-    assert answer.status == 201, answer.message
-    token, authority = folder / "token", folder / "ca.crt"
-    token.write_text(answer.body["status"]["token"])
-    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/vreplica-adapters-ca"
-    authority.write_text((await cluster.get(path))["data"]["ca.crt"])
-    async with Resolver(URLS, token_file=token, ca_file=authority) as resolver:
-        router = Router(resolver, vpods)
-        await eventually(router.is_ready, 60.0, "the router knows all vpods")
-        task = asyncio.create_task(router.run())
-        try:
-            yield router
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+def router_pod(folder: Path, vpods: Sequence[str]) -> Obj:
+    """The pod of the program ``router.py``, with a token of its ServiceAccount."""
+    told = [
+        {"serviceAccountToken": {"audience": "vreplica.dev", "path": "token"}},
+        {"configMap": {"name": "vreplica-adapters-ca"}},
+    ]
+    container = {
+        "name": "router",
+        "image": OURS,
+        "imagePullPolicy": "Never",
+        "command": ["python", "/program/router.py"],
+        "env": [
+            {"name": "VREPLICA_URLS", "value": ",".join(URLS)},
+            {"name": "VPODS", "value": ",".join(vpods)},
+        ],
+        "volumeMounts": [
+            {"name": "vreplica", "mountPath": "/var/run/vreplica"},
+            {"name": "program", "mountPath": "/program"},
+            {"name": "said", "mountPath": "/said"},
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": ROUTER, "namespace": NAMESPACE},
+        "spec": {
+            "hostNetwork": True,
+            "serviceAccountName": ROUTER,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+            "volumes": [
+                {"name": "vreplica", "projected": {"sources": told}},
+                {"name": "program", "projected": {"sources": program_sources()}},
+                {"name": "said", "hostPath": {"path": str(folder), "type": "Directory"}},
+            ],
+        },
+    }
 
 
 def the_pool(name: str, said: Path, **spec: object) -> tuple[Obj, Obj]:
@@ -166,7 +176,7 @@ def the_pool(name: str, said: Path, **spec: object) -> tuple[Obj, Obj]:
     return pool, stateful_set
 
 
-async def restarted(cluster: Cluster, how: str, folder: Path, **spec: object) -> Restarted:
+async def restarted(cluster: Cluster, how: str, **spec: object) -> Restarted:
     """Restart all workers of a new pool in one of the ways, while a router sends requests."""
     name = f"restart-{how.replace(' ', '-')}"
     workers = Workers(cluster, name)
@@ -178,12 +188,12 @@ async def restarted(cluster: Cluster, how: str, folder: Path, **spec: object) ->
     settled = partial(workers.settled, VPODS * VREPLICAS)
     await eventually(settled, 120.0, "all are served")
     vpods = [f"{TENANT}/{name}-{number}" for number in range(VPODS)]
-    async with routed(cluster, vpods, folder) as router:
+    async with Router(cluster, workers, vpods) as router:
         began = time.time()
         await WAYS[how](cluster, workers)
         await eventually(settled, 120.0, "all are served again")
         took_s = time.time() - began
-    result = judged(router.requests, workers.changes(), took_s)
+    result = judged(router.requests(began), workers.changes(), took_s)
     await cluster.kubectl("delete", "vpods", "--all", "-n", TENANT)
     await cluster.kubectl("delete", "adapterpool,statefulset", name, "-n", NAMESPACE)
     return result
@@ -270,8 +280,9 @@ HEAD: Final = (
 )
 
 
+@pytest.mark.timeout(900)
 async def test_a_rolling_restart_that_is_handed_over_loses_no_request(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster,
 ):
     await cluster.install()
     await cluster.apply(
@@ -285,7 +296,7 @@ async def test_a_rolling_restart_that_is_handed_over_loses_no_request(
     found: dict[str, Restarted] = {}
     table = HEAD
     for how, spec in ((ROLLED_OUT, OVERLAP), (DRAINED, NOTHING), (DELETED, NOTHING)):
-        found[how] = await restarted(cluster, how, tmp_path, **spec)
+        found[how] = await restarted(cluster, how, **spec)
         table += found[how].row(how)
         RESTARTS_FILE.parent.mkdir(exist_ok=True)
         RESTARTS_FILE.write_text(table)

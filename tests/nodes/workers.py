@@ -22,9 +22,10 @@ URLS: Final = [f"https://{ADAPTERS_NAME}:{adapters_port(number)}" for number in 
 
 
 def program_objects() -> list[Obj]:
-    """The library and the program, as ConfigMaps that the containers mount as one folder."""
+    """The library and the programs, as ConfigMaps that the containers mount as one folder."""
     package = {file.name: file.read_text() for file in (LIBRARY / "vreplica_adapter").glob("*.py")}
-    program = {"worker.py": (Path(__file__).parent / "worker.py").read_text()}
+    here = Path(__file__).parent
+    program = {name: (here / name).read_text() for name in ("worker.py", "router.py")}
     return [
         {
             "apiVersion": "v1",
@@ -45,11 +46,6 @@ def pool_objects(name: str, replicas: int, spec: Obj, said: Path) -> list[Obj]:
         {"serviceAccountToken": {"audience": "vreplica.dev", "path": "token"}},
         {"configMap": {"name": "vreplica-adapters-ca"}},
         {"downwardAPI": {"items": [{"path": "assignment", "fieldRef": {"fieldPath": annotation}}]}},
-    ]
-    package = [{"key": file, "path": f"vreplica_adapter/{file}"} for file in _package_files()]
-    program = [
-        {"configMap": {"name": "library", "items": package}},
-        {"configMap": {"name": "program"}},
     ]
     container = {
         "name": "worker",
@@ -73,7 +69,7 @@ def pool_objects(name: str, replicas: int, spec: Obj, said: Path) -> list[Obj]:
         "containers": [container],
         "volumes": [
             {"name": "vreplica", "projected": {"sources": told}},
-            {"name": "program", "projected": {"sources": program}},
+            {"name": "program", "projected": {"sources": program_sources()}},
             {"name": "said", "hostPath": {"path": str(said), "type": "Directory"}},
         ],
     }
@@ -98,6 +94,15 @@ def pool_objects(name: str, replicas: int, spec: Obj, said: Path) -> list[Obj]:
         "spec": {"statefulSet": name, "namespaceSelector": {}, "slotsPerPod": SLOTS, **spec},
     }
     return [pool, stateful_set]
+
+
+def program_sources() -> list[Obj]:
+    """Of the folder of the library and the programs."""
+    package = [{"key": file, "path": f"vreplica_adapter/{file}"} for file in _package_files()]
+    return [
+        {"configMap": {"name": "library", "items": package}},
+        {"configMap": {"name": "program"}},
+    ]
 
 
 def _package_files() -> list[str]:
@@ -202,6 +207,7 @@ class Workers:
                 frozenset(line.get("indexes", ())),
             )
             for file in self.said.iterdir()
+            if file.is_file()
             for line in map(json.loads, file.read_text().splitlines())
         ]
         return sorted(found, key=lambda one: one.at)
