@@ -10,8 +10,8 @@ the vpods of callers.
 from typing import Final
 
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
-from extender.lab.simulation.checkers.handovers import CALLERS
 from extender.lab.simulation.world.adapters import Served
+from extender.lab.simulation.world.callers import CALLERS
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.indexes import indexes_text

@@ -23,7 +23,7 @@ from extender.lab.simulation.checkers.assignments import assignment_of
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
-from extender.lab.simulation.world.callers import GROUP, KIND
+from extender.lab.simulation.world.callers import CALLERS
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.assignment import is_full
@@ -33,8 +33,6 @@ from extender.model.indexes import indexes_from
 from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
-CALLERS: Final = f"@{KIND.lower()}.{GROUP}"
-"""The end of the keys of callers' vpods."""
 CLOCKS_APART_S: Final = 5.0
 """Deadlines are of one leader's clock, and another one's may judge them."""
 

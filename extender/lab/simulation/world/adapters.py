@@ -23,6 +23,7 @@ import orjson
 from extender.kube.api import Obj
 from extender.lab.apiserver.store import Change
 from extender.lab.scheduler.extender_transport import TransportError
+from extender.lab.simulation.world.callers import CALLERS
 from extender.lab.simulation.world.facts import ASSIGNMENT, POOL, is_ready
 from extender.lab.simulation.world.replica import Replica
 from extender.lab.simulation.world.scale import pool_of
@@ -129,8 +130,11 @@ class SimulatedAdapters:
         return self._adapters.get(pod)
 
     def serves(self, pod: str) -> bool:
-        """Whether the pod's adapter serves anything."""
-        return pod in self._adapters and bool(self._adapters[pod].serving)
+        """Whether the pod's adapter serves anything that can be handed over. Vpods of callers
+        cannot (seed 16).
+        """
+        adapter = self._adapters.get(pod)
+        return adapter is not None and not all(key.endswith(CALLERS) for key in adapter.serving)
 
     def calm_down(self) -> None:
         """From now on all adapters keep the contract."""

@@ -22,6 +22,8 @@ from extender.lab.simulation.world.replica import Replica
 
 KIND: Final = "Broker"
 GROUP: Final = "x.dev"
+CALLERS: Final = f"@{KIND.lower()}.{GROUP}"
+"""The end of the keys of callers' vpods."""
 TIMEOUT_S: Final = 6.0
 """Timeout of one request, as in ``extender.scheduling_api``."""
 RETRY_S: Final = 1.0
