@@ -55,6 +55,19 @@ def _ends_namespace(operation: Operation) -> bool:
     return isinstance(operation.body, dict) and "finalizers" in (operation.body.get("spec") or {})
 
 
+REPLICAS_INVALID: Final = "spec.vreplicas: Invalid value"
+
+
+def _names_replicas_too(context: Context) -> bool:
+    """Both refuse a VPod for the same causes, and the real server has one more."""
+    leaf = context.leaf
+    causes = str(leaf.real).split("; ")
+    if leaf.path != "message" or context.operation.kind != "VPod" or REPLICAS_INVALID not in causes:
+        return False
+    causes.remove(REPLICAS_INVALID)
+    return "; ".join(causes) == str(leaf.embedded)
+
+
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         "field managers",
@@ -64,6 +77,12 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "object on its way out",
         _new_managers_only,
         parting=True,
+    ),
+    Difference(
+        "replicas of a spec that is none",
+        "of a kind with the scale subresource the real server also reads the replicas; if the spec "
+        "is no object, it names them as invalid beside the spec",
+        _names_replicas_too,
     ),
     Difference(
         "no bookmark",

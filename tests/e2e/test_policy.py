@@ -216,7 +216,7 @@ async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plu
         guarded.tenant, f"{base}/{POOL}", {"metadata": {"labels": {"team": "x"}}}
     )
     assert labelled.status == 200, labelled
-    assert labelled.body["status"] == {"observedGeneration": 7}
+    assert labelled.body["status"]["observedGeneration"] == 7
 
 
 async def test_objects_of_other_namespaces_are_for_a_cluster_administrator_to_claim(
