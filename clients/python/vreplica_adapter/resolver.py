@@ -13,8 +13,8 @@ from vreplica_adapter.service import NOT_FOUND, Access, Service, ServiceError
 from vreplica_adapter.timing import Backoff, Timing
 from vreplica_adapter.wire import Placements, checked_key, read_placements
 
-VPODS_MAX: Final = 256
-"""Watches of one resolver. Each is a connection."""
+VPODS_MAX: Final = 200
+"""Watches of one resolver. Each is a connection, and the service allows a caller so many."""
 
 _log: Final = logging.getLogger("vreplica_adapter")
 
