@@ -3,6 +3,8 @@ is as long as it can.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -89,8 +91,10 @@ async def test_a_vpod_that_shrinks_has_the_lowest_indexes(mode: str):
     await world.check()
 
 
-async def test_no_index_is_out_of_service_while_a_part_of_a_share_moves():
-    world = await a_world("Overlap", 0)
+@asynccontextmanager
+async def a_part_has_moved(mode: str) -> AsyncIterator[Adapters]:
+    """Three of four vreplicas have gone from pod 0 to pod 1."""
+    world = await a_world(mode, 0)
     async with world.serving() as service, adapters(world, 0, delay_s={0: 2.0}) as known:
         await world.vpod("a", 4)
         await serve(known, {0: 4})
@@ -100,25 +104,21 @@ async def test_no_index_is_out_of_service_while_a_part_of_a_share_moves():
             assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
             await serve(known, {0: 1, 1: 3})
             assert indexes(known) == {0: {0}, 1: {1, 2, 3}}
-            assert await epoch(known, 1) > await epoch(known, 0)
-    assert not known.unserved
+            yield known
     await world.check()
+
+
+async def test_no_index_is_out_of_service_while_a_part_of_a_share_moves():
+    async with a_part_has_moved("Overlap") as known:
+        assert await epoch(known, 1) > await epoch(known, 0)
+    assert not known.unserved
 
 
 async def test_no_index_is_served_twice_while_a_part_of_a_share_moves():
-    world = await a_world("Exclusive", 0)
-    async with world.serving() as service, adapters(world, 0, delay_s={0: 2.0}) as known:
-        await world.vpod("a", 4)
-        await serve(known, {0: 4})
-        await world.pods(1)
-        async with adapters_beside(known, 1):
-            await asyncio.sleep(1)
-            assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
-            await serve(known, {0: 1, 1: 3})
-            assert indexes(known) == {0: {0}, 1: {1, 2, 3}}
+    async with a_part_has_moved("Exclusive") as known:
+        pass
     assert not known.twice
     assert known.most == {KEY: 4}
-    await world.check()
 
 
 async def test_a_vpod_that_shrinks_below_the_indexes_of_a_pod_serves_none_twice():

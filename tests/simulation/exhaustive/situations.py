@@ -265,6 +265,34 @@ LIMITS: Final = {"prepareTimeoutSeconds": 10, "drainTimeoutSeconds": 10}
 OVERLAP: Final = {"handoff": {"mode": "Overlap", **LIMITS}}
 EXCLUSIVE: Final = {"handoff": {"mode": "Exclusive", "leaseSeconds": 10, **LIMITS}}
 MOVES_AND_HANDS_OVER: Final = in_turn(moves("a", 2, 2, 0), hands_over("a", 0, 2))
+
+
+def _size_changes(pool: Mapping[str, Any]) -> Situation:
+    """A move is handed over, and its vpod wants more or less meanwhile."""
+    return Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {"a wants 1": wants("a", 1), "a wants 3": wants("a", 3)},
+        moves=COMPACTION,
+        pool=pool,
+    )
+
+
+def _leader_dies(pool: Mapping[str, Any]) -> Situation:
+    """Another replica takes a hand-over over."""
+    return Situation(
+        _all_served,
+        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
+        {
+            "replica-B takes over": takes_over(B, A),
+            "replica-B hands over": hands_over_by(B, "a", 0, 2),
+        },
+        moves=COMPACTION,
+        acts_last=True,
+        pool=pool,
+    )
+
+
 SITUATIONS: Final[Mapping[str, Situation]] = {
     "place and bind": Situation(
         _a_pod_returns, {(A, "places a, b, c"): places("a", "b", "c"), (B, "binds 2"): binds(2)}
@@ -289,7 +317,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "places b, c"): places("b", "c")},
         {"b wants 3": wants("b", 3)},
         leaders=BOTH,
-        moves=frozenset({"Compaction"}),
+        moves=COMPACTION,
     ),
     "two leaders move": Situation(
         _all_placed,
@@ -298,7 +326,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
             (B, "moves a from 2 to 1"): moves("a", 2, 2, 1),
         },
         leaders=BOTH,
-        moves=frozenset({"Compaction"}),
+        moves=COMPACTION,
     ),
     "drain and bind": Situation(
         _to_be_drained,
@@ -333,7 +361,7 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         _all_placed,
         {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "binds 2"): binds(2)},
         {"pod 2 is deleted": deletes(2), "pod 2 is created": creates(2)},
-        moves=frozenset({"Compaction"}),
+        moves=COMPACTION,
         acts_last=True,
     ),
     "late lower, given up by its sender": Situation(
@@ -357,45 +385,13 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         _all_placed,
         {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0)},
         {"replica-B takes over": takes_over(B, A), "replica-B places a": places_by(B, "a")},
-        moves=frozenset({"Compaction"}),
-        acts_last=True,
-    ),
-    "a move is handed over": Situation(
-        _all_served,
-        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
-        {"a wants 1": wants("a", 1), "a wants 3": wants("a", 3)},
-        moves=COMPACTION,
-        pool=OVERLAP,
-    ),
-    "a hand-over of a leader before": Situation(
-        _all_served,
-        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
-        {
-            "replica-B takes over": takes_over(B, A),
-            "replica-B hands over": hands_over_by(B, "a", 0, 2),
-        },
         moves=COMPACTION,
         acts_last=True,
-        pool=OVERLAP,
     ),
-    "an exclusive move is handed over": Situation(
-        _all_served,
-        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
-        {"a wants 1": wants("a", 1), "a wants 3": wants("a", 3)},
-        moves=COMPACTION,
-        pool=EXCLUSIVE,
-    ),
-    "an exclusive hand-over of a leader before": Situation(
-        _all_served,
-        {(A, "moves a from 2 to 0"): MOVES_AND_HANDS_OVER},
-        {
-            "replica-B takes over": takes_over(B, A),
-            "replica-B hands over": hands_over_by(B, "a", 0, 2),
-        },
-        moves=COMPACTION,
-        acts_last=True,
-        pool=EXCLUSIVE,
-    ),
+    "a move is handed over": _size_changes(OVERLAP),
+    "a hand-over of a leader before": _leader_dies(OVERLAP),
+    "an exclusive move is handed over": _size_changes(EXCLUSIVE),
+    "an exclusive hand-over of a leader before": _leader_dies(EXCLUSIVE),
     "late lower, two leaders": Situation(
         _shrunk_to_nothing,
         {(A, "places a"): places("a"), (B, "places a"): places("a")},
