@@ -4,8 +4,8 @@ what the pod carries, in pools that hand shares over.
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
 node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
 places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. It is allowed
-too once the deadline has passed since the first attempt, or since the leader has given the pod its
-turn in a pool with ``spec.handoff.maxUnavailable``.
+too once the deadline has passed since the leader has given the pod its turn
+(``spec.handoff.maxUnavailable``), or the longest wait for that turn.
 
 The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
@@ -22,8 +22,7 @@ from extender.kube.first_errors import describe_error
 from extender.model.counted import counted
 from extender.model.decode import pod_from
 from extender.model.errors import InvalidObject
-from extender.model.eviction import Eviction, eviction_of, mark_patch
-from extender.model.max_unavailable import MaxUnavailable
+from extender.model.eviction import Eviction, eviction_of, has_to_wait, mark_patch
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.model.reading import mapping, text
 from webhook.caches import WebhookCaches
@@ -80,8 +79,8 @@ class Evictions:
             _log.warning("%s", why)
             return Verdict(warnings=(why,))
         if not is_dry_run(request):
-            await self._mark(pod, pool, known, now_s)
-        if pool.limits_evictions and (known is None or known.waits_in(pool)):
+            await self._mark(pod, known, now_s)
+        if known is None or known.waits:
             return denied(_waits(pod, pool), code=429)
         return denied(
             f"pod {pod.key} of AdapterPool {pool.key} still has {_carried(pod)} to hand over to "
@@ -89,28 +88,19 @@ class Evictions:
             code=429,
         )
 
-    async def _mark(
-        self, pod: AdapterPod, pool: AdapterPool, known: Eviction | None, now_s: float
-    ) -> None:
+    async def _mark(self, pod: AdapterPod, known: Eviction | None, now_s: float) -> None:
         """Write that somebody tries to evict the pod. Raises ApiError if it is not known before."""
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
         # The leader may give the pod its turn at the same time.
-        races = known is not None and pool.limits_evictions
-        patch = mark_patch(pod, mark, same_version=races)
+        patch = mark_patch(pod, mark, same_version=known is not None)
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE)
         except ApiError as error:
             if known is None:
                 raise
             _log.info("pod %s is not marked again: %s", pod.key, describe_error(error))
-
-
-def has_to_wait(pod: AdapterPod, pool: AdapterPool) -> bool:
-    """Whether the pod serves anything that is handed over before it goes."""
-    serves = pod.ready and not (pod.finished or pod.deleting)
-    return pool.hands_over and serves and bool(pod.ledger)
 
 
 def is_dry_run(request: AdmissionRequest) -> bool:
@@ -120,10 +110,8 @@ def is_dry_run(request: AdmissionRequest) -> bool:
 
 
 def _waits(pod: AdapterPod, pool: AdapterPool) -> str:
-    limits = pool.max_unavailable or MaxUnavailable()
-    most = f"pool: {limits.pool}"
-    if limits.per_vpod is not None:
-        most += f", perVPod: {limits.per_vpod}"
+    limits = pool.max_unavailable
+    most = f"pool: {limits.pool}, perVPod: {limits.per_vpod}"
     return (
         f"pod {pod.key} of AdapterPool {pool.key} waits for its turn to hand over {_carried(pod)}: "
         f"spec.handoff.maxUnavailable ({most}) limits how many pods are unavailable at the same "

@@ -16,7 +16,7 @@ from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.indexes import INDEXED_SLOTS_MAX
 from extender.model.ledger import EMPTY_LEDGER, decode_ledger
-from extender.model.max_unavailable import ONE_POD, MaxUnavailable, PodLimit
+from extender.model.max_unavailable import USUAL, MaxUnavailable, PodLimit
 from extender.model.node_fit import (
     REPELLING,
     TAINTS_OF_CONDITION,
@@ -289,7 +289,8 @@ def node_from(obj: Json) -> Node:
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         zone=text(metadata, "labels", names.ZONE_LABEL) or names.UNKNOWN_ZONE,
-        cordoned=mapping(obj, "spec").get("unschedulable") is True,
+        cordoned=mapping(obj, "spec").get("unschedulable") is True
+        or names.OUT_OF_SERVICE_TAINT in taints,
         ready=(condition is None or condition.get("status") == "True")
         and not taints & {names.UNREACHABLE_TAINT, names.NOT_READY_TAINT},
         slots=quantity(mapping(obj, "status", "allocatable").get(names.SLOTS_RESOURCE)),
@@ -485,21 +486,22 @@ def _handoff(obj: Json) -> Handoff | None:
 _PERCENTAGE: Final = re.compile(r"(100|[1-9][0-9]?)%")
 
 
-def _max_unavailable(obj: Json) -> MaxUnavailable | None:
-    """spec.handoff.maxUnavailable, None if it is absent."""
-    if not isinstance(value_at(obj, ("spec", "handoff", "maxUnavailable")), dict):
-        return None
-    pool, per_vpod = _pod_limit(obj, "pool"), _pod_limit(obj, "perVPod")
-    return MaxUnavailable(pool=pool or ONE_POD, per_vpod=per_vpod)
+def _max_unavailable(obj: Json) -> MaxUnavailable:
+    """spec.handoff.maxUnavailable, the default for what is absent."""
+    default = USUAL
+    return MaxUnavailable(
+        pool=_pod_limit(obj, "pool", default.pool),
+        per_vpod=_pod_limit(obj, "perVPod", default.per_vpod),
+    )
 
 
-def _pod_limit(obj: Json, name: str) -> PodLimit | None:
+def _pod_limit(obj: Json, name: str, default: PodLimit) -> PodLimit:
     kind, where = "AdapterPool", ("spec", "handoff", "maxUnavailable", name)
     value = value_at(obj, where)
     if value is None:
-        return None
+        return default
     if not isinstance(value, str):
-        return PodLimit(_count(obj, kind, where, ONE_POD.number, 1))
+        return PodLimit(_count(obj, kind, where, 1, 1))
     if not _PERCENTAGE.fullmatch(value):
         raise InvalidObject(
             _subject(obj, kind),

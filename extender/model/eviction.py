@@ -9,12 +9,14 @@ They are stored on the pod:
 The webhook refuses the eviction and writes the annotation. While it is there, the leader places
 what the pod carries elsewhere. Once nobody has tried again for ``FRESH_S``, the leader removes it.
 
-A rollout (``engine.scaling.rollout``) takes a pod in the same way. The leader itself writes the
-annotation then, with ``"reason": "Rollout"``.
+A rollout (``engine.scaling.rollout``) and descheduling (``node.descheduling``) take pods in the
+same way. The leader itself writes the annotation then, with ``"reason": "Rollout"`` or
+``"Maintenance"``.
 
-In pools with ``spec.handoff.maxUnavailable``, an eviction waits for its turn
+An eviction waits for its turn, as ``spec.handoff.maxUnavailable`` says
 (``engine.scaling.unavailable``). The leader adds ``"turn"``, since when the pod hands its shares
-over.
+over, or ``"queued": true`` if it has to wait. Where no leader is there to do either, the eviction
+does not wait for long. A rollout needs no turn: it marks a pod when it is the pod's turn.
 """
 
 from typing import Final, NamedTuple
@@ -28,10 +30,14 @@ from extender.model.timestamps import epoch_s, timestamp
 
 FRESH_S: Final = 300.0
 """An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
+MARK_AGAIN_S: Final = 100.0
+"""The leader renews its own marks so often (s), so that nobody takes them for given up."""
 DEADLINE_MARGIN_S: Final = 60.0
 """Beyond two attempts of a hand-over: their planning may wait for room."""
 TURN_MAX_S: Final = 1800.0
 """An eviction waits for its turn at most so long."""
+PLANNED_EVENTS: Final = (MoveReason.EVICTED, MoveReason.ROLLOUT, MoveReason.MAINTENANCE)
+"""Why a pod hands its shares over and goes. Adapters are told them as ``intent``."""
 
 
 class Eviction(NamedTuple):
@@ -40,21 +46,24 @@ class Eviction(NamedTuple):
     first_s: float
     latest_s: float
     reason: MoveReason = MoveReason.EVICTED
-    """``EVICTED`` or ``ROLLOUT``."""
+    """One of ``PLANNED_EVENTS``."""
     turn_s: float | None = None
     """When the leader has given it its turn, None if it has not. A rollout needs none."""
+    queued: bool = False
+    """Whether the leader has said that it has to wait for its turn."""
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether somebody still tries."""
         return now_s - self.latest_s < FRESH_S
 
-    def waits_in(self, pool: AdapterPool) -> bool:
+    @property
+    def waits(self) -> bool:
         """Whether it waits for its turn."""
-        return pool.limits_evictions and self.turn_s is None and self.reason is MoveReason.EVICTED
+        return self.turn_s is None and self.reason is not MoveReason.ROLLOUT
 
     def ends_at_s(self, pool: AdapterPool) -> float:
         """When the pod goes, whatever it still has."""
-        if self.waits_in(pool):
+        if self.waits and self.queued:
             return self.first_s + TURN_MAX_S + deadline_s(pool)
         return (self.first_s if self.turn_s is None else self.turn_s) + deadline_s(pool)
 
@@ -77,10 +86,11 @@ def deadline_s(pool: AdapterPool) -> float:
 def encode_eviction(eviction: Eviction, uid: str) -> str:
     """Return the annotation's text for the pod with this UID."""
     times = {"first": timestamp(eviction.first_s), "latest": timestamp(eviction.latest_s)}
-    rollout = eviction.reason is MoveReason.ROLLOUT
-    reason = {"reason": str(eviction.reason)} if rollout else {}
+    by_us = eviction.reason is not MoveReason.EVICTED
+    reason = {"reason": str(eviction.reason)} if by_us else {}
     turn = {"turn": timestamp(eviction.turn_s)} if eviction.turn_s is not None else {}
-    return orjson.dumps({"uid": uid, **times, **reason, **turn}).decode()
+    queued = {"queued": True} if eviction.queued else {}
+    return orjson.dumps({"uid": uid, **times, **reason, **turn, **queued}).decode()
 
 
 def mark_patch(
@@ -109,19 +119,26 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
         if plain["uid"] != pod.uid:
             return None
         first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
-        rollout = plain.get("reason") == MoveReason.ROLLOUT
+        by_us = [reason for reason in PLANNED_EVENTS if reason == plain.get("reason")]
         turn_s = epoch_s(str(plain["turn"]), -1.0) if "turn" in plain else None
+        queued = plain.get("queued") is True
     except (ValueError, TypeError, KeyError):
         return None
-    reason = MoveReason.ROLLOUT if rollout else MoveReason.EVICTED
+    reason = by_us[0] if by_us else MoveReason.EVICTED
     if not 0 <= first_s <= latest_s or (turn_s is not None and turn_s < 0):
         return None
-    return Eviction(first_s, latest_s, reason, turn_s)
+    return Eviction(first_s, latest_s, reason, turn_s, queued)
 
 
 def evicted_for(pod: AdapterPod, pool: AdapterPool) -> MoveReason | None:
-    """Why the pod is to hand its shares over and go: ``EVICTED`` or ``ROLLOUT``. None: it stays, or
+    """Why the pod is to hand its shares over and go: one of ``PLANNED_EVENTS``. None: it stays, or
     waits for its turn.
     """
     eviction = eviction_of(pod) if pool.hands_over else None
-    return None if eviction is None or eviction.waits_in(pool) else eviction.reason
+    return None if eviction is None or eviction.waits else eviction.reason
+
+
+def has_to_wait(pod: AdapterPod, pool: AdapterPool) -> bool:
+    """Whether the pod serves anything that is handed over before it is evicted."""
+    serves = pod.ready and not (pod.finished or pod.deleting)
+    return pool.hands_over and serves and bool(pod.ledger)

@@ -2,7 +2,7 @@
 the same time. Planned events are evictions, rollouts and descheduling.
 
 Each limit is a number or a percentage, as in ``rollingUpdate.maxUnavailable`` of a StatefulSet. A
-percentage is rounded up, as there and in a PodDisruptionBudget. So no limit is 0.
+percentage is rounded up, as in a PodDisruptionBudget. So no limit is 0.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,19 @@ class PodLimit(NamedTuple):
         return f"{self.number}{'%' if self.is_percentage else ''}"
 
 
-ONE_POD: Final = PodLimit(1)
+TENTH: Final = PodLimit(10, is_percentage=True)
+ONE: Final = PodLimit(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxUnavailable:
     """spec.handoff.maxUnavailable."""
 
-    pool: PodLimit = ONE_POD
+    pool: PodLimit = TENTH
     """Of the pool's pods."""
-    per_vpod: PodLimit | None = None
-    """Of the pods that one vpod stands on. None: no limit beside the pool's."""
+    per_vpod: PodLimit = ONE
+    """Of the pods that one vpod stands on."""
+
+
+USUAL: Final = MaxUnavailable()
+"""The defaults."""

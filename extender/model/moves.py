@@ -16,6 +16,8 @@ class MoveReason(StrEnum):
     """Somebody tries to evict the pod, which waits until its shares are handed over."""
     ROLLOUT = "Rollout"
     """The pod is of an old revision, and is replaced once its shares are handed over."""
+    MAINTENANCE = "Maintenance"
+    """The pod should leave its node (``spec.descheduling``), once its shares are handed over."""
     ORDINAL_GONE = "OrdinalGone"
     """The StatefulSet no longer has that pod."""
     COMPACTION = "Compaction"

@@ -17,6 +17,7 @@ SCHEDULER_NAMES: Final = frozenset({SCHEDULER_NAME, DEFAULT_SCHEDULER_NAME})
 with a Policy file, the default one.
 """
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 COMPONENT: Final = "vreplica-scheduler"
 """reportingController of our events, and the fieldManager of our writes."""
 

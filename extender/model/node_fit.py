@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.model.names import UNSCHEDULABLE_TAINT
+from extender.model.names import OUT_OF_SERVICE_TAINT, UNSCHEDULABLE_TAINT
 
 TAINTS_OF_CONDITION: Final = frozenset(
     {
@@ -32,7 +32,7 @@ TAINTS_OF_CONDITION: Final = frozenset(
         "node.kubernetes.io/disk-pressure",
         "node.kubernetes.io/pid-pressure",
         "node.kubernetes.io/network-unavailable",
-        "node.kubernetes.io/out-of-service",
+        OUT_OF_SERVICE_TAINT,
         "node.cloudprovider.kubernetes.io/uninitialized",
         "node.cloudprovider.kubernetes.io/shutdown",
     }

@@ -15,7 +15,7 @@ from typing import Final
 from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
-from extender.model.max_unavailable import MaxUnavailable
+from extender.model.max_unavailable import USUAL, MaxUnavailable
 from extender.model.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
@@ -203,6 +203,7 @@ class Node:
     resource_version: str = ""
     zone: str
     cordoned: bool = False
+    """spec.unschedulable, or the taint out-of-service."""
     ready: bool = True
     """The Ready condition is True, and there is no not-ready or unreachable taint."""
     slots: int | None = None
@@ -414,8 +415,8 @@ class Handoff:
     """After that, a share that its adapter does not let go is taken away."""
     lease_s: int = 30
     """With EXCLUSIVE: an adapter that has not acknowledged for so long has stopped."""
-    max_unavailable: MaxUnavailable | None = None
-    """None: a rollout takes one pod at a time, and evictions do not wait for each other."""
+    max_unavailable: MaxUnavailable = USUAL
+    """How many pods planned events take together."""
 
 
 class RolloutStrategy(StrEnum):
@@ -495,14 +496,9 @@ class AdapterPool:
         return self.handoff is not None and self.handoff.mode is not HandoffMode.NONE
 
     @property
-    def limits_evictions(self) -> bool:
-        """Whether evictions wait for their turn (``engine.scaling.unavailable``)."""
-        return self.hands_over and self.max_unavailable is not None
-
-    @property
-    def max_unavailable(self) -> MaxUnavailable | None:
+    def max_unavailable(self) -> MaxUnavailable:
         """spec.handoff.maxUnavailable."""
-        return self.handoff.max_unavailable if self.handoff is not None else None
+        return self.handoff.max_unavailable if self.handoff is not None else USUAL
 
     @property
     def is_exclusive(self) -> bool:

@@ -235,14 +235,17 @@ def _drained(pool: PoolState, known: PodClaims, pod: AdapterPod) -> Iterator[str
         why = _WHY_DRAINED[known.evicted]
         yield f"{why}: what it carries goes wherever there is room"
     eviction, adapter_pool = eviction_of(pod), pool.adapter_pool
-    if eviction is not None and adapter_pool is not None and eviction.waits_in(adapter_pool):
-        yield "somebody evicts it: it waits for its turn (spec.handoff.maxUnavailable)"
+    hands_over = adapter_pool is not None and adapter_pool.hands_over
+    if eviction is not None and hands_over and eviction.waits:
+        why = _WHY_DRAINED[eviction.reason]
+        yield f"{why}: it waits for its turn (spec.handoff.maxUnavailable)"
 
 
 _WHY_DRAINED: Final = {
     None: "it is drained",
     MoveReason.EVICTED: "somebody evicts it",
     MoveReason.ROLLOUT: "a rollout replaces it",
+    MoveReason.MAINTENANCE: "it leaves its node",
 }
 
 

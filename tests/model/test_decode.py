@@ -158,6 +158,11 @@ class TestNode:
             ),
             pytest.param({"spec": {"taints": [{"key": "other"}]}}, True, id="another taint"),
             pytest.param({"spec": {"unschedulable": True}}, False, id="cordoned"),
+            pytest.param(
+                {"spec": {"taints": [{"key": names.OUT_OF_SERVICE_TAINT, "effect": "NoExecute"}]}},
+                False,
+                id="out of service",
+            ),
         ],
     )
     def test_takes_work(self, node, takes_work):

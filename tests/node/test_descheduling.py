@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.node_fit import NodeFit, Taint, Toleration
+from extender.model.objects import Handoff, HandoffMode
 from extender.model.timestamps import timestamp
 from extender.node.descheduling import (
     Blocked,
@@ -157,6 +158,52 @@ def test_pods_that_are_not_ready_do_not_wait_for_each_other():
     other = state.pool(POOL).pods["dispatcher-1"].pod
     state.pod_changed(other, a_pod(1, {}, node="node-1", ready=False, created_at=OLD))
     assert chosen(state) == ("dispatcher-0", "")
+
+
+MAINTAINED = {"descheduling": ("NodeMaintenance",)}
+CORDON = Toleration("node.kubernetes.io/unschedulable", "Exists")
+
+
+@pytest.mark.parametrize(
+    ("pool", "pod", "found"),
+    [
+        pytest.param(
+            MAINTAINED, {}, [("dispatcher-0", "NodeMaintenance", "")], id="its pool has opted in"
+        ),
+        pytest.param({"descheduling": ALL}, {}, [], id="its pool has not"),
+        pytest.param(MAINTAINED, {"fit": NodeFit((CORDON,))}, [], id="it tolerates a cordon"),
+        pytest.param(
+            MAINTAINED,
+            {"created_at": timestamp(NOW_S - 1)},
+            [("dispatcher-0", "NodeMaintenance", "")],
+            id="it is young, and maintenance goes on from node to node",
+        ),
+    ],
+)
+def test_a_pod_should_leave_a_cordoned_node(pool, pod, found):
+    assert verdict(a_cluster({"cordoned": True}, pool=pool, **pod)) == found
+
+
+def test_a_pod_of_a_node_under_maintenance_that_is_not_ready_stays():
+    """The kubelet could not end it."""
+    node = {"cordoned": True, "ready": False}
+    handoff = Handoff(mode=HandoffMode.OVERLAP)
+    state = a_cluster(node, pool={**MAINTAINED, "handoff": handoff}, ready=False)
+    assert examined(state).chosen is None
+    assert note_of(examined(state).blocked) == "node node-0 is not Ready"
+
+
+def test_where_shares_are_handed_over_all_pods_of_a_node_may_go_and_wait_for_their_turns():
+    for handoff, allowed in (
+        (Handoff(mode=HandoffMode.OVERLAP), ["dispatcher-1", "dispatcher-0"]),
+        (None, []),
+    ):
+        pool = {**MAINTAINED, "handoff": handoff}
+        state = a_cluster({"cordoned": True}, pool=pool)
+        state.stateful_set_changed(state.pool(POOL).stateful_set, a_stateful_set(3))
+        ready = {"ready": True, "created_at": OLD, "fit": NodeFit()}
+        state.pod_changed(state.pool(POOL).pods["dispatcher-1"].pod, a_pod(1, {}, **ready))
+        assert [one.pod.name for one in examined(state).allowed] == allowed
 
 
 def test_a_pod_of_a_node_that_is_not_ready_does_not_go_for_that():

@@ -221,13 +221,14 @@ async def test_an_eviction_that_has_its_turn_is_refused_as_in_any_pool():
     [
         pytest.param(1000.0, 1000.0 + DEADLINE_S, id="from its turn"),
         pytest.param(None, TURN_MAX_S + DEADLINE_S, id="without a turn, after the longest wait"),
+        pytest.param(False, DEADLINE_S, id="without a leader that says that it waits"),
     ],
 )
 async def test_an_eviction_that_waits_for_its_turn_ends_by_itself(turn_s, ends_after_s):
-    turn_s = None if turn_s is None else NOW_S + turn_s
+    queued, turn_s = turn_s is None, NOW_S + turn_s if turn_s else None
     for late_s, allowed in ((0, False), (1, True)):
         now_s = ends_after_s + late_s
-        mark = Eviction(NOW_S, NOW_S + now_s - 5, turn_s=turn_s)
+        mark = Eviction(NOW_S, NOW_S + now_s - 5, turn_s=turn_s, queued=queued)
         verdict = await answer(PodApi(an_adapter(evicting=mark)), handoff=LIMITED, at_s=now_s)
         assert verdict.allowed == allowed
 
@@ -242,10 +243,3 @@ async def test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one
     known = eviction_of(pod_from(api.pod))
     assert known is not None
     assert (known.turn_s, known.latest_s) == (NOW_S + 2, NOW_S + MARK_S + 1)
-
-
-async def test_a_pool_without_the_option_is_marked_without_a_version_as_before():
-    api = PodApi(an_adapter(evicting=Eviction(NOW_S, NOW_S), resourceVersion="7"))
-    await answer(api, at_s=MARK_S + 1)
-    (patch,) = api.patches
-    assert "resourceVersion" not in patch["metadata"]

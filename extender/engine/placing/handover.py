@@ -35,6 +35,7 @@ from extender.model.assignment import (
     ShareState,
     Telling,
 )
+from extender.model.eviction import PLANNED_EVENTS
 from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
@@ -291,7 +292,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
-    if reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:
+    if reason in PLANNED_EVENTS:
         return str(reason)
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

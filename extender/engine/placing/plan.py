@@ -550,15 +550,18 @@ class _Plan:
                 self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
 
     def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
-        if self.pool.pods[name].condemned:
-            return "ordinal is gone", MoveReason.ORDINAL_GONE
-        if (reason := self.pool.pods[name].evicted) is not None:
-            return f"pod is {self.pool.pods[name].why_unschedulable()}", reason
-        if self.pool.pods[name].draining:
-            return "pod is marked unschedulable", MoveReason.DRAIN
-        if not self.pool.pods[name].abandoned:
-            return "pod is being emptied", MoveReason.COMPACTION
-        return "pod was not ready for too long", MoveReason.RESCHEDULE
+        pod = self.pool.pods[name]
+        match reason := pod.why_leaving:
+            case None:
+                return "pod is being emptied", MoveReason.COMPACTION
+            case MoveReason.ORDINAL_GONE:
+                return "ordinal is gone", reason
+            case MoveReason.DRAIN:
+                return "pod is marked unschedulable", reason
+            case MoveReason.RESCHEDULE:
+                return "pod was not ready for too long", reason
+            case _:
+                return f"pod is {pod.why_unschedulable()}", reason
 
     # -- the outcome -------------------------------------------------------------------------------
 

@@ -408,7 +408,16 @@ class PodClaims:
     @property
     def leaving(self) -> bool:
         """Whether what it holds must be placed elsewhere: it is drained, abandoned or condemned."""
-        return self.draining or self.abandoned or self.condemned
+        return self.why_leaving is not None
+
+    @property
+    def why_leaving(self) -> MoveReason | None:
+        """Why what it holds must be placed elsewhere; None if it need not."""
+        if self.condemned:
+            return MoveReason.ORDINAL_GONE
+        if self.draining:
+            return self.evicted or MoveReason.DRAIN
+        return MoveReason.RESCHEDULE if self.abandoned else None
 
     def why_unschedulable(self) -> str:
         """Why the pod takes no new vreplicas, in a few words; "" if it does."""
@@ -430,6 +439,7 @@ class PodClaims:
 _WHY_EVICTED: Final[Mapping[MoveReason | None, str]] = {
     MoveReason.EVICTED: "being evicted",
     MoveReason.ROLLOUT: "being replaced by a rollout",
+    MoveReason.MAINTENANCE: "leaving its node",
 }
 
 

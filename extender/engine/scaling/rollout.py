@@ -3,16 +3,15 @@ service's ``Rollouts`` acts on it.
 
 The StatefulSet has the update strategy OnDelete: its controller makes the pods of the newest
 revision, and deletes none of an old one. As the controller does with RollingUpdate, a rollout takes
-the pods one at a time, or as many as ``spec.handoff.maxUnavailable`` says, the highest ordinals
-first, and stops while so many pods of the newest revision are not Ready. Each pod goes through
-these steps:
+as many pods at a time as ``spec.handoff.maxUnavailable`` says, the highest ordinals first, and
+stops while so many pods of the newest revision are not Ready. Each pod goes through these steps:
 
 1. The pool has room for what the pod carries: it grows by the surge first (``scaling.size``).
 2. The pod is marked (``model.eviction``). So its shares are handed over, as for an eviction.
 3. The pod is evicted once it carries nothing, or its deadline has passed.
 4. The StatefulSet controller makes its ordinal anew. Once that pod is Ready, the next one follows.
 
-With maxUnavailable, as many pods as have room elsewhere go through them side by side.
+As many pods as are allowed, and have room elsewhere, go through them side by side.
 
 All of this is read from what is stored, so any next leader goes on from there. A pod of an old
 revision that is not Ready is evicted without a mark, before all others: its eviction interrupts
@@ -28,12 +27,10 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.scaling.unavailable import UnavailablePods
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import counted, first_of
-from extender.model.eviction import eviction_of
+from extender.model.eviction import MARK_AGAIN_S, eviction_of
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 
-MARK_AGAIN_S: Final = 100.0
-"""Seconds. A mark is renewed so often, so that nobody takes its eviction for given up."""
 NAMED_MAX: Final = 5
 """How many pods a note names."""
 ROLLING_OUT: Final = "RollingOut"

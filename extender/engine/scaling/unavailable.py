@@ -1,15 +1,15 @@
-"""Which pods of a pool may be taken out of service next, in pools with
-``spec.handoff.maxUnavailable``. Pure; the service's ``Rollouts`` acts on it.
+"""Which pods of a pool may be taken out of service next (``spec.handoff.maxUnavailable``). Pure;
+the service's ``Rollouts`` acts on it.
 
 As the StatefulSet controller does for its own maxUnavailable, this counts every pod of the
 StatefulSet's ordinals that is unavailable, whatever the reason: it does not exist, terminates, is
-not Ready, or hands its shares over for an eviction or a rollout. Another one follows only while
+not Ready, or hands its shares over for a planned event. Another one follows only while
 they are fewer than ``maxUnavailable.pool``, and while each vpod on it has fewer of them than
 ``maxUnavailable.perVPod``.
 
-The webhook marks each pod that somebody tries to evict (``model.eviction``). Such a pod waits until
-the leader gives it its turn. One leader alone counts and decides, so two webhooks cannot both take
-the last place.
+The webhook marks each pod that somebody tries to evict (``model.eviction``), and the descheduler
+those that should leave their nodes. Such a pod waits until the leader gives it its turn. One leader
+alone counts and decides, so two webhooks cannot both take the last place.
 """
 
 from collections.abc import Iterator
@@ -18,20 +18,18 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import counted, counted_are
 from extender.model.eviction import TURN_MAX_S, Eviction, eviction_of
-from extender.model.max_unavailable import MaxUnavailable
+from extender.model.max_unavailable import USUAL
 from extender.model.objects import AdapterPod
 
 
 class UnavailablePods:
-    """The unavailable pods of a pool, and those that are chosen meanwhile.
-
-    Without maxUnavailable, one pod may be unavailable. ``most``: so many may be.
+    """The unavailable pods of a pool, and those that are chosen meanwhile. ``most``: so many may
+    be.
     """
 
     def __init__(self, pool: PoolState) -> None:
         adapter_pool, stateful_set = pool.adapter_pool, pool.stateful_set
-        limits = adapter_pool.max_unavailable if adapter_pool is not None else None
-        limits = limits or MaxUnavailable()
+        limits = adapter_pool.max_unavailable if adapter_pool is not None else USUAL
         self._pool = pool
         self._per_vpod = limits.per_vpod
         self.most = limits.pool.of(stateful_set.replicas if stateful_set is not None else 0)
@@ -51,7 +49,7 @@ class UnavailablePods:
         return self._why_not_for_vpods(known)
 
     def _why_not_for_vpods(self, known: PodClaims) -> str:
-        if self._per_vpod is None or not self._names:
+        if not self._names:
             return ""
         for key in known.claims:
             names = self._pool.claims_of(key).keys()
@@ -73,12 +71,13 @@ def _unavailable(pool: PoolState) -> Iterator[str]:
 
 
 def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction]]:
-    """The evictions that wait and get their turn now, the oldest first. ``now_s``: epoch seconds.
+    """The evictions that change now, the oldest first: they get their turn, or are queued.
+    ``now_s``: epoch seconds.
 
     One that has waited for ``TURN_MAX_S`` gets it in any case: a pod that does not come back must
     not hold up ``kubectl drain`` for ever.
     """
-    if pool.adapter_pool is None or not pool.adapter_pool.limits_evictions:
+    if pool.adapter_pool is None or not pool.adapter_pool.hands_over:
         return []
     waiting = [
         (eviction, known, known.pod)
@@ -92,8 +91,11 @@ def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction
         return []
     unavailable, turns = UnavailablePods(pool), []
     for eviction, known, pod in sorted(waiting, key=lambda one: (one[0].first_s, one[1].name)):
-        if now_s - eviction.first_s < TURN_MAX_S and unavailable.why_not(known):
-            continue
-        unavailable.take(known)
-        turns.append((pod, eviction))
+        if now_s - eviction.first_s >= TURN_MAX_S or not unavailable.why_not(known):
+            unavailable.take(known)
+            # The webhook judges the turn, and this clock may be behind its own.
+            turn_s = max(now_s, eviction.latest_s)
+            turns.append((pod, eviction._replace(turn_s=turn_s)))
+        elif not eviction.queued:
+            turns.append((pod, eviction._replace(queued=True)))
     return turns

@@ -24,7 +24,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.assignment import AssignedShare, ShareState, Telling
 from extender.model.bucket import Bucket
-from extender.model.eviction import longest_s
+from extender.model.eviction import PLANNED_EVENTS, longest_s
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
@@ -138,7 +138,7 @@ class HandOvers:
         if late:
             hand_over.prepared_by = None
             pause_s: float = state.adapter_pool.move_cooldown_s
-            if hand_over.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:
+            if hand_over.reason in PLANNED_EVENTS:
                 pause_s = min(pause_s, LOOK_AGAIN_S)  # the pod goes at ``eviction.deadline_s``
             hand_over.stays_until = self._clock() + pause_s
             self._arm(pool, vpod, hand_over)
@@ -233,6 +233,8 @@ class HandOvers:
             if not self._await_takeover(view, vpod):
                 return None
             reason = hand_over.reason if hand_over is not None else None
+            if reason is None and (known := view.state.pods.get(pod.name)) is not None:
+                reason = known.why_leaving  # another leader may have begun the move
             return Telling(
                 ShareState.DRAIN,
                 next(rules.published_on(view.state, vpod), ""),

@@ -1,8 +1,14 @@
 """``Descheduler``: the leader's loop that evicts adapter pods from nodes that they should have
 left.
 
-``node.descheduling`` says which pods these are. Pools opt in by spec.descheduling.reasons. The
-limits of each pool:
+``node.descheduling`` says which pods these are. Pools opt in by spec.descheduling.reasons.
+
+In a pool that hands shares over, each pod is marked with the reason ``Maintenance``
+(``model.eviction``), and evicted once it has had its turn and carries nothing, or its deadline has
+passed. All of that is stored on the pods, so any next leader goes on. A pod that somebody else
+evicts is left to them.
+
+The limits of each other pool:
 
 - one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way. A
   pod that is not Ready itself may go while others are not Ready either;
@@ -33,6 +39,8 @@ from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
+from extender.model.eviction import MARK_AGAIN_S, Eviction, eviction_of, has_to_wait
+from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPool
 from extender.node.descheduling import (
     PODS_MISPLACED,
@@ -41,7 +49,13 @@ from extender.node.descheduling import (
     examination_steps,
     may_go,
 )
-from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
+from extender.service.pools.evictions import write_mark
+from extender.service.pools.pod_evictions import (
+    HANDING_OVER,
+    EvictionPace,
+    PodEvictions,
+    WhyEvicted,
+)
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
 from extender.telemetry.metrics import Metrics
@@ -85,6 +99,7 @@ class Descheduler:
         now: Callable[[], float],
     ) -> None:
         self._caches = caches
+        self._fenced = fenced
         self._evictions = PodEvictions(fenced, recorder, metrics)
         self._now = now
         self._paces: dict[str, _Pace] = {}
@@ -126,33 +141,69 @@ class Descheduler:
             self._conditions[key] = _condition(found, None, "")
             return
         now = asyncio.get_running_loop().time()
-        pace = self._paces.setdefault(key, _Pace(now + pool.scale_down_period_s))
+        first_s = 0 if pool.hands_over else pool.scale_down_period_s
+        pace = self._paces.setdefault(key, _Pace(now + first_s))
         if not found.misplaced:
             pace.refused = None
-        away = _why_away(state, pace.evicted) if pace.evicted is not None else ""
-        if not away:
+        away = ""
+        if pool.hands_over:
             pace.evicted = None
-            chosen = found.chosen if now >= pace.next_at else None
-            if (
-                chosen is not None
-                and may_go(self._caches.state, state, chosen, now_s)
-                and await self._evict(pool, chosen, pace)
-            ):
-                pace.evicted, away = chosen, "is leaving"
+            for one in found.allowed:
+                if may_go(self._caches.state, state, one, now_s):
+                    await self._hand_over(pool, one, pace)
+        else:
+            away = await self._evict_next(state, pool, found, pace)
         self._conditions[key] = _condition(found, pace, away)
 
-    async def _evict(self, pool: AdapterPool, chosen: Misplaced, pace: _Pace) -> bool:
-        """Evict that very pod, in the version that was decided on. Whether it is known to be
-        evicted.
+    async def _evict_next(
+        self, state: PoolState, pool: AdapterPool, found: PoolExamination, pace: _Pace
+    ) -> str:
+        """Evict the pod that is chosen, once the last one is back. Where the last one is, as in
+        ``_why_away``.
         """
+        if pace.evicted is not None and (away := _why_away(state, pace.evicted)):
+            return away
+        pace.evicted, chosen = None, found.chosen
+        if chosen is None or asyncio.get_running_loop().time() < pace.next_at:
+            return ""
+        if not may_go(self._caches.state, state, chosen, self._now()):
+            return ""
+        if not await self._evict(pool, chosen, pace, pool.scale_down_period_s):
+            return ""
+        pace.evicted = chosen
+        return "is leaving"
+
+    async def _hand_over(self, pool: AdapterPool, one: Misplaced, pace: _Pace) -> None:
+        """Mark the pod, or evict it if its turn has come and it has nothing to wait for."""
+        now_s, mark = self._now(), eviction_of(one.pod)
+        if mark is None or not mark.is_fresh(now_s):
+            mark = Eviction(now_s, now_s, MoveReason.MAINTENANCE)
+            await write_mark(self._caches, self._fenced, one.pod, mark)
+        elif mark.reason is not MoveReason.MAINTENANCE:
+            return
+        elif not mark.waits and (not has_to_wait(one.pod, pool) or now_s > mark.ends_at_s(pool)):
+            if asyncio.get_running_loop().time() >= pace.next_at:
+                await self._evict(pool, one, pace, 0.0)
+        elif now_s - mark.latest_s > MARK_AGAIN_S:
+            await write_mark(self._caches, self._fenced, one.pod, mark._replace(latest_s=now_s))
+
+    async def _evict(
+        self, pool: AdapterPool, chosen: Misplaced, pace: _Pace, pause_s: float
+    ) -> bool:
+        """Evict that very pod, in the version that was decided on, and no other for ``pause_s``.
+        Whether it is known to be evicted.
+        """
+        note = f"{chosen.reason}: {chosen.note}"
+        if has_to_wait(chosen.pod, pool):
+            note += "; what it still has was not handed over in time, and is down until it is back"
         why = WhyEvicted(
-            f"{chosen.reason}: {chosen.note}",
+            note,
             f"should leave ({chosen.note})",
             EventReason.DESCHEDULED,
             EventReason.DESCHEDULING_REFUSED,
             "rbac.descheduling",
         )
-        return await self._evictions.evict(pool, chosen.pod, why, pace, pool.scale_down_period_s)
+        return await self._evictions.evict(pool, chosen.pod, why, pace, pause_s)
 
 
 def _why_away(state: PoolState, evicted: Misplaced) -> str:
@@ -184,6 +235,8 @@ def _condition(found: PoolExamination, pace: _Pace | None, away: str) -> PoolCon
         reason, why = str(found.blocked.reason), f"not evicted: {found.blocked.note}"
     elif pace is not None and pace.refused is not None:
         reason, why = pace.refused[0], f"not evicted: {pace.refused[1]}"
+    elif any(eviction_of(one.pod) is not None for one in found.allowed):
+        reason, why = HANDING_OVER, "evicted once others serve what they carry"
     else:
         reason, why = "EvictionDue", "evicted one at a time"
     return (PODS_MISPLACED, True, reason, clean_note("; ".join([*_named(those), why])))

@@ -36,7 +36,7 @@ async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Evi
 async def give_turns(caches: Caches, fenced: PoolApi, state: PoolState, now_s: float) -> None:
     """Give the evictions that wait in a pool their turns. ``now_s``: epoch seconds."""
     for pod, eviction in next_turns(state, now_s):
-        await write_mark(caches, fenced, pod, eviction._replace(turn_s=now_s))
+        await write_mark(caches, fenced, pod, eviction)
 
 
 async def give_up_evictions(caches: Caches, fenced: PoolApi, bucket: Bucket, now_s: float) -> None:

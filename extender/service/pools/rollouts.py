@@ -6,8 +6,8 @@ evicts each once it carries nothing or its deadline has passed. In between, the 
 shares over, and the autoscaler makes room. The loop remembers only its pace after a refusal, so any
 next leader goes on.
 
-In pools with ``spec.handoff.maxUnavailable``, the loop also gives the evictions of others their
-turns. So one task alone decides which pods go, and none is counted twice or forgotten.
+In all pools that hand shares over, the loop also gives the evictions of others their turns. So one
+task alone decides which pods go, and none is counted twice or forgotten.
 
 Each look decides the pool's condition ``RollingOut``, as the descheduler does ``PodsMisplaced``. A
 pool that has not opted in has no such condition. If the same thing holds a rollout up for
@@ -55,6 +55,11 @@ SETTLE_S: Final = 0.1
 STUCK_S: Final = 300.0
 
 
+def _turn_facts(pod: AdapterPod | None) -> tuple[object, ...]:
+    """What of a pod may give an eviction its turn."""
+    return (pod.uid, pod.evicting_text, pod.ready, pod.deleting) if pod is not None else ()
+
+
 @dataclass(slots=True)
 class _Pace(EvictionPace):
     """``waits``: the reason and note of the last look. ``since``: when they came (event loop's
@@ -88,8 +93,8 @@ class Rollouts:
         self._paces: dict[str, _Pace] = {}
         """By pool key, for pools that have opted in."""
         self._conditions: dict[str, PoolCondition] = {}
-        self._limited: set[str] = set()
-        """Keys of the pools in which evictions wait for their turn."""
+        self._handing_over: set[str] = set()
+        """Keys of the pools that hand shares over: evictions wait for their turn."""
         self._changed: dict[Bucket, asyncio.Event] = {}
         """One for each loop: a loop that clears it must not take a change from the others."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -102,16 +107,20 @@ class Rollouts:
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         pod = new or old
-        if pod is not None and (pod.pool in self._paces or pod.pool in self._limited):
+        if pod is None:
+            return
+        if pod.pool in self._paces or (
+            pod.pool in self._handing_over and _turn_facts(old) != _turn_facts(new)
+        ):
             self._wake()
 
     def _stateful_set_changed(self, _old: StatefulSet | None, _new: StatefulSet | None) -> None:
-        if self._paces or self._limited:
+        if self._paces or self._handing_over:
             self._wake()
 
     def _pool_changed(self, _old: AdapterPool | None, new: AdapterPool | None) -> None:
-        opts_in = new is not None and (new.rolls_out or new.limits_evictions)
-        if self._paces or self._limited or opts_in:
+        opts_in = new is not None and new.hands_over
+        if self._paces or self._handing_over or opts_in:
             self._wake()
 
     def _wake(self) -> None:
@@ -134,9 +143,9 @@ class Rollouts:
                 await asyncio.sleep(SETTLE_S)
         finally:
             del self._changed[bucket]
-            for key in [key for key in (*self._paces, *self._limited) if bucket.has(key)]:
+            for key in [key for key in (*self._paces, *self._handing_over) if bucket.has(key)]:
                 self._forget(key)
-                self._limited.discard(key)
+                self._handing_over.discard(key)
 
     def _forget(self, key: str) -> None:
         self._paces.pop(key, None)
@@ -147,13 +156,13 @@ class Rollouts:
         pool = state.adapter_pool if state is not None else None
         if state is None or pool is None or pool.deleting or state.taken_by:
             self._forget(key)
-            self._limited.discard(key)
+            self._handing_over.discard(key)
             return
-        if pool.limits_evictions:
-            self._limited.add(key)
+        if pool.hands_over:
+            self._handing_over.add(key)
             await give_turns(self._caches, self._fenced, state, self._now())
         else:
-            self._limited.discard(key)
+            self._handing_over.discard(key)
         if not pool.rolls_out:
             self._forget(key)
             return

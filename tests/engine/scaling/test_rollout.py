@@ -1,10 +1,10 @@
-"""Which pods a rollout replaces next, with and without spec.handoff.maxUnavailable."""
+"""Which pods a rollout replaces next, as spec.handoff.maxUnavailable says."""
 
 import pytest
 
-from extender.engine.scaling.rollout import MARK_AGAIN_S, RolloutReason, RolloutStep, next_step
-from extender.model.eviction import Eviction, encode_eviction
-from extender.model.max_unavailable import MaxUnavailable, PodLimit
+from extender.engine.scaling.rollout import RolloutReason, RolloutStep, next_step
+from extender.model.eviction import MARK_AGAIN_S, Eviction, encode_eviction
+from extender.model.max_unavailable import USUAL, MaxUnavailable, PodLimit
 from extender.model.moves import MoveReason
 from extender.model.objects import Handoff, HandoffMode, Rollout, RolloutStrategy
 from tests.support.builders import Scene
@@ -13,7 +13,7 @@ NOW_S = 1_800_000_000.0
 NEW, OLD = "r2", "r1"
 
 
-def a_scene(limits: MaxUnavailable | None, *, pods: int = 4, slots: int = 20) -> Scene:
+def a_scene(limits: MaxUnavailable = USUAL, *, pods: int = 4, slots: int = 20) -> Scene:
     """A pool whose pods are Ready, carry a vreplica each, and are of an old revision."""
     scene = Scene(
         replicas=pods,
@@ -42,14 +42,12 @@ def names(pods) -> list[str]:
     return [pod.name for pod in pods]
 
 
-def of(number: int, per_vpod: int | None = None) -> MaxUnavailable:
-    return MaxUnavailable(
-        pool=PodLimit(number), per_vpod=PodLimit(per_vpod) if per_vpod is not None else None
-    )
+def of(number: int, per_vpod: int = 1) -> MaxUnavailable:
+    return MaxUnavailable(pool=PodLimit(number), per_vpod=PodLimit(per_vpod))
 
 
-def test_without_the_option_one_pod_follows_the_other():
-    scene = a_scene(None)
+def test_by_default_one_pod_of_a_small_pool_follows_the_other():
+    scene = a_scene()
     assert names(step(scene).mark) == ["dispatcher-3"]
     assert step(scene).note == "4 pods of an old revision; dispatcher-3 hands its shares over"
     marked(scene, 3)

@@ -10,10 +10,11 @@ from extender.model.objects import Handoff, HandoffMode
 from tests.support.builders import Scene
 
 NOW_S = 1_800_000_000.0
-TWO = MaxUnavailable(pool=PodLimit(2))
+ALL = PodLimit(100, is_percentage=True)
+TWO = MaxUnavailable(pool=PodLimit(2), per_vpod=ALL)
 
 
-def a_scene(limits: MaxUnavailable | None = TWO, *, pods: int = 4, **ledgers) -> Scene:
+def a_scene(limits: MaxUnavailable = TWO, *, pods: int = 4, **ledgers) -> Scene:
     """A pool whose pods are Ready. ``ledgers``: p0={...} for dispatcher-0."""
     handoff = Handoff(mode=HandoffMode.OVERLAP, max_unavailable=limits)
     scene = Scene(replicas=pods, handoff=handoff)
@@ -39,7 +40,7 @@ def mark(
 
 
 def turns(scene: Scene) -> list[str]:
-    return [pod.name for pod, _ in next_turns(scene.pool, NOW_S)]
+    return [pod.name for pod, mark in next_turns(scene.pool, NOW_S) if mark.turn_s == NOW_S]
 
 
 def test_evictions_get_their_turns_in_the_order_of_their_first_attempts():
@@ -87,11 +88,38 @@ def test_an_eviction_that_nobody_tries_any_more_gets_no_turn():
     assert turns(scene) == []
 
 
-def test_a_pool_without_the_option_gives_no_turns_because_nothing_waits():
-    scene = a_scene(None)
+def test_maintenance_waits_for_its_turn_as_evictions_do():
+    scene = a_scene(MaxUnavailable(pool=PodLimit(1)))
+    mark(scene, 0, ago_s=20)
+    mark(scene, 1, ago_s=30, reason=MoveReason.MAINTENANCE)
+    assert turns(scene) == ["dispatcher-1"]
+    mark(scene, 1, ago_s=30, reason=MoveReason.MAINTENANCE, turn=True)
+    assert turns(scene) == []
+    assert scene.pool.pods["dispatcher-1"].evicted is MoveReason.MAINTENANCE
+
+
+def test_a_turn_does_not_begin_before_the_last_attempt_of_a_webhook_whose_clock_is_ahead():
+    """Seed 777017: a leader whose clock was an hour behind gave a turn that was over already."""
+    scene = a_scene()
+    mark(scene, 0, latest_ago_s=-3600)
+    ((_, eviction),) = next_turns(scene.pool, NOW_S)
+    assert eviction.turn_s == NOW_S + 3600
+
+
+def test_an_eviction_that_has_to_wait_is_queued_once():
+    scene = a_scene(MaxUnavailable(pool=PodLimit(1)))
+    mark(scene, 0, turn=True)
+    mark(scene, 1)
+    ((pod, queued),) = next_turns(scene.pool, NOW_S)
+    assert (pod.name, queued.queued, queued.waits) == ("dispatcher-1", True, True)
+    scene.pod(1, {}, ready=True, evicting_text=encode_eviction(queued, "uid-1"))
+    assert next_turns(scene.pool, NOW_S) == []
+
+
+def test_a_pool_that_hands_nothing_over_gives_no_turns():
+    scene = Scene(replicas=2)
     mark(scene, 0)
     assert turns(scene) == []
-    assert scene.pool.pods["dispatcher-0"].evicted is MoveReason.EVICTED
 
 
 def test_a_pod_that_waits_for_its_turn_stays_as_it_is():
@@ -104,13 +132,13 @@ def test_a_pod_that_waits_for_its_turn_stays_as_it_is():
 @pytest.mark.parametrize(
     ("limit", "turn"),
     [
-        (None, "dispatcher-0"),
+        (ALL, "dispatcher-0"),
         (PodLimit(2), "dispatcher-0"),
         (PodLimit(1), "dispatcher-2"),
         (PodLimit(50, is_percentage=True), "dispatcher-2"),
     ],
 )
-def test_the_pods_of_one_vpod_have_a_limit_of_their_own(limit: PodLimit | None, turn: str):
+def test_the_pods_of_one_vpod_have_a_limit_of_their_own(limit: PodLimit, turn: str):
     both = {"tenant/a": 1}
     scene = a_scene(MaxUnavailable(pool=PodLimit(2), per_vpod=limit), p0=both, p1=both)
     mark(scene, 1, turn=True, ledger=both)

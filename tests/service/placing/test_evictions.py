@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime
 
 
 async def two_pods(**pool) -> World:
-    world = await a_world(0, 1, **pool)
+    world = await a_world(0, 1, replicas=2, **pool)
     await with_webhook(world)
     return world
 
@@ -42,7 +42,8 @@ async def test_an_eviction_that_is_tried_again_ends_by_itself_and_leaves_no_gap(
         await until(served(known, KEY, {0: 2, 1: 2}))
         refusals = await evict(world, 0)
         assert 1 <= len(refusals) <= 5
-        assert f"pod {NS}/dispatcher-0 of AdapterPool {POOL} still has 2 vreplicas" in refusals[0]
+        assert f"pod {NS}/dispatcher-0 of AdapterPool {POOL} waits for its turn" in refusals[0]
+        assert all("still has 2 vreplicas" in refusal for refusal in refusals[1:])
         assert known.serving == {0: {}, 1: {KEY: 4}}
         assert await is_gone(world, 0)
     assert known.gaps == []
@@ -119,7 +120,8 @@ async def test_an_eviction_waits_for_adapters_that_use_all_of_their_time():
     """Found by review: the deadline had ``prepareTimeoutSeconds`` once, and the new adapter has
     that time twice, to get ready and to serve.
     """
-    world = await a_world(0, handoff={"prepareTimeoutSeconds": 100, "drainTimeoutSeconds": 60})
+    times = {"prepareTimeoutSeconds": 100, "drainTimeoutSeconds": 60}
+    world = await a_world(0, replicas=2, handoff=times)
     await with_webhook(world)
     async with world.serving(), adapters(world, 0, delay_s={0: 50.0, 1: 95.0}) as known:
         await world.vpod("a", 2)
@@ -161,6 +163,53 @@ async def test_descheduling_waits_like_any_other_eviction():
         assert 'vreplica_scheduler_pods_evicted_total{result="refused"} 0.0' in text
     assert known.gaps == []
     assert await world.events("DeschedulingRefused") == []
+
+
+async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has():
+    """Two of three pods stand on the node, and maxUnavailable lets one go at a time."""
+    world = await World.create(
+        replicas=3,
+        minPods=3,
+        handoff={"mode": "Overlap"},
+        descheduling={"reasons": ["NodeMaintenance"]},
+    )
+    await world.pods(2)
+    for ordinal in (0, 1):
+        await world.pod(ordinal, {}, node="node-0")
+    seen = {"status": {"observedGeneration": 1, "replicas": 3}}
+    await world.cluster.patch(
+        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
+    )
+    async with world.serving(), adapters(world, 0, 1, 2, delay_s={0: 2.0, 1: 2.0}) as known:
+        await world.vpod("a", 6)
+        await until(served(known, KEY, {0: 2, 1: 2, 2: 2}))
+        cordon = {"spec": {"unschedulable": True}}
+        await world.cluster.patch(NODES, "", "node-0", cordon, patch_type=PatchType.MERGE)
+
+        async def one_is_told() -> bool:
+            shares = [(await known.assignment(pod))["shares"].get(KEY, {}) for pod in (0, 1)]
+            return [share.get("intent") for share in shares].count("Maintenance") == 1
+
+        await until(one_is_told)
+        assert len([key for key in known.serving if known.serving[key]]) >= 2
+
+        async def gone() -> list[int]:
+            return [ordinal for ordinal in (0, 1) if await is_gone(world, ordinal)]
+
+        async def one_is_gone() -> bool:
+            return bool(await gone())
+
+        await until(one_is_gone)
+        await asyncio.sleep(30)
+        (first,) = await gone()
+        assert '"queued":true' in (await annotations(world, 1 - first))[EVICTING_ANNOTATION]
+        await world.remove_pod(first)
+        await world.pod(first, {}, node="node-1")
+        async with adapters_beside(known, first):
+            await until(lambda: is_gone(world, 1 - first))
+    assert known.gaps == []
+    assert len(await world.events("Descheduled")) == 2
+    await world.check()
 
 
 async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_it():

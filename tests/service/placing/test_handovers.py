@@ -18,10 +18,10 @@ pytestmark = pytest.mark.looptime
 KEY = "tenant/a"
 
 
-async def a_world(*ordinals: int, handoff=None, **pool) -> World:
+async def a_world(*ordinals: int, handoff=None, replicas: int = 3, **pool) -> World:
     overlap = {"mode": "Overlap", **(handoff or {})}
-    pool = {"handoff": overlap, "minPods": 3, "rescheduleAfterSeconds": None, **pool}
-    world = await World.create(replicas=3, **pool)
+    pool = {"handoff": overlap, "minPods": replicas, "rescheduleAfterSeconds": None, **pool}
+    world = await World.create(replicas=replicas, **pool)
     await world.pods(*ordinals)
     return world
 

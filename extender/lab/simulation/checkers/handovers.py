@@ -179,21 +179,23 @@ class HandoverChecker(Checker):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
     def _check_eviction(self, name: str, pod: Obj) -> None:
-        """The service has written a pod, and perhaps evicted it for a rollout."""
+        """The service has written a pod, and perhaps evicted it."""
         adapter = self._circumstances.adapter(name)
         known = pod_from(pod)
         eviction = eviction_of(known)
-        if not known.deleting or eviction is None or eviction.reason is not MoveReason.ROLLOUT:
+        if not known.deleting or eviction is None or eviction.reason is MoveReason.EVICTED:
             return
         if adapter is None or not adapter.is_well or not known.ready:
             return
-        self.rolled_out += 1
+        self.rolled_out += eviction.reason is MoveReason.ROLLOUT
         serving = [key for key in adapter.serving if not key.endswith(CALLERS)]
-        waited_s = self._circumstances.now_of(ACTOR.get()) - eviction.first_s
+        since_s = eviction.first_s if eviction.turn_s is None else eviction.turn_s
+        waited_s = self._circumstances.now_of(ACTOR.get()) - since_s
         shortest_s = self._stored.pool(known.pool.partition("/")[2]).prepare_timeout_s
         if serving and waited_s < shortest_s:
             self._violated(
-                f"a rollout evicts {name} after {waited_s:.0f} s, and it serves {serving}"
+                f"{name} is evicted ({eviction.reason}) after {waited_s:.0f} s, "
+                f"and it serves {serving}"
             )
 
     def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:

@@ -1,9 +1,10 @@
-"""I8: in a pool with ``handoff.maxUnavailable``, planned events together never take more pods.
+"""I8: planned events together never take more pods than ``handoff.maxUnavailable`` says.
 
 A planned event takes a pod when the service writes that the pod hands its shares over: for a
-rollout, or because an eviction gets its turn. It has the pod until a new pod of that name is Ready,
-or until the service gives the event up. When a pod is taken, the pods of the pool that planned
-events have are at most ``pool``, and those of each vpod on it at most ``perVPod``.
+rollout, or because an eviction or descheduling gets its turn. It has the pod until a new pod of
+that name is Ready, or until the service gives the event up. When a pod is taken, the pods of the
+pool that planned events have are at most ``pool``, and those of each vpod on it at most
+``perVPod``.
 
 Pods that faults take down are not counted here. The service counts them, too, so it only takes
 fewer. Not counted either: what another replica has taken a short time ago, because a new leader may
@@ -49,8 +50,8 @@ class MaxUnavailableChecker(Checker):
     def pool_changed(self, name: str) -> None:
         """The AdapterPool was written."""
         seen, limits = self._limits.setdefault(name, []), self._stored.pool(name).max_unavailable
-        if not seen or seen[-1][1] != (limits or {}):
-            seen.append((self._clock(), limits or {}))
+        if not seen or seen[-1][1] != limits:
+            seen.append((self._clock(), limits))
 
     def stateful_set_changed(self, pool: Pool) -> None:
         """The StatefulSet was written."""
@@ -85,7 +86,7 @@ class MaxUnavailableChecker(Checker):
         others = set(self._others(pool, name, since))
         self.checked += bool(others)
         pods = max(in_force(self._replicas[pool.name], since))
-        most = max(_of(limit.get("pool", 1), pods) for limit in limits)
+        most = max(_of(limit["pool"], pods) for limit in limits)
         if len(others) >= most:
             self._violated(f"I8: {name} is taken beside {sorted(others)}, and {most} may be")
         self._check_vpods(name, others, limits)
@@ -93,8 +94,6 @@ class MaxUnavailableChecker(Checker):
     def _check_vpods(
         self, name: str, others: set[str], limits: list[Mapping[str, int | str]]
     ) -> None:
-        if any("perVPod" not in limit for limit in limits):
-            return
         stored = self._stored
         for key in _carried(stored.pods[name]) | stored.published(name).keys():
             vpod = stored.vpods.get(key)

@@ -37,6 +37,7 @@ OF_CALLERS: Final = (
     "Drain",
     "Evicted",
     "Rollout",
+    "Maintenance",
     "OrdinalGone",
     "Overcommit",
     "Reschedule",
@@ -155,6 +156,7 @@ class MoveChecker(Checker):
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
             "Evicted": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
             "Rollout": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
+            "Maintenance": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
             "OrdinalGone": name not in pool.names
             or holds(f"gone {name}")
             or holds(f"pool {vpod.key}"),

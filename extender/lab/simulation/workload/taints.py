@@ -2,11 +2,11 @@
 are over.
 
 The second is for the part ``descheduling``. While the faults happen, a pool is seldom whole for
-long enough to evict anything. So once everything has settled, one node gets the taint, and stays
-tainted until its pods have left. A pool may leave a pod there only if its condition PodsMisplaced
-says so with a reason of ``STAYS``, or if one of its pods never became Ready: the other nodes have
-no room for it, or its probe fails beyond the end of the faults. That excuses no pod that is not
-Ready itself, because such a pod goes first. To a replica whose clock is behind
+long enough to evict anything. So once everything has settled, one node gets the taint, or is
+cordoned, and stays so until its pods have left. A pool may leave a pod there only if its condition
+PodsMisplaced says so with a reason of ``STAYS``, or if one of its pods never became Ready: the
+other nodes have no room for it, or its probe fails beyond the end of the faults. That excuses no
+pod that is not Ready itself, because such a pod goes first. To a replica whose clock is behind
 (clockJump), pods are too young for up to an hour more.
 """
 
@@ -69,18 +69,19 @@ class Taints:
             await self._set(name, there=False)
 
     async def pods_leave(self) -> list[str]:
-        """Taint a node with adapter pods until they have left. Return those that stay without a
-        reason.
+        """Taint or cordon a node with adapter pods until they have left. Return those that stay
+        without a reason.
         """
         world = self._scene.world
         nodes = {node for pod in world.stored(PODS).values() if (node := _adapter_node(pod))}
         if not nodes:
             return []
         name = world.rng("descheduling").choice(sorted(nodes))
-        world.trace(f"calm: node {name} is tainted")
-        await self._set(name, there=True)
+        close = world.rng("maintenance").choice((self._set, self._cordon))
+        world.trace(f"calm: node {name} is {'tainted' if close == self._set else 'cordoned'}")
+        await close(name, there=True)
         staying = await self._wait(name)
-        await self._set(name, there=False)
+        await close(name, there=False)
         return staying
 
     async def _wait(self, node: str) -> list[str]:
@@ -130,6 +131,10 @@ class Taints:
             for pod in self._scene.world.stored(PODS).values()
             if not is_ready(pod)
         }
+
+    async def _cordon(self, name: str, *, there: bool) -> None:
+        spec = {"unschedulable": True if there else None}
+        await self._scene.merge(NODES, "", name, {"spec": spec})
 
     async def _set(self, name: str, *, there: bool) -> None:
         """Add or remove our taint, and leave those of others."""

@@ -23,7 +23,7 @@ DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
 GOLD: Final = {"tier": "gold"}
 DESCHEDULING: Final = {
-    "reasons": ["NodeTaints", "NodeAffinity", "ZoneSpread"],
+    "reasons": ["NodeMaintenance", "NodeTaints", "NodeAffinity", "ZoneSpread"],
     "minPodAgeSeconds": 5,
 }
 CAPACITIES: Final = {"cpu": 8, "memory": 16}
@@ -145,9 +145,9 @@ def _with_rollout(pool: Obj, rng: random.Random) -> Obj:
 
 
 def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
-    """Return the pool; planned events of half of those that hand shares over have a limit."""
+    """Return the pool; half of those that hand shares over have a limit of their own."""
     limited, most = rng.random() < 0.5, rng.choice((1, 2, 3, "25%", "50%"))
-    per_vpod = rng.choice((None, None, 1, 2, "50%"))
+    per_vpod = rng.choice((None, "100%", 1, 2, "50%"))
     if not limited or pool["handoff"]["mode"] == "None":
         return pool
     limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}

@@ -215,8 +215,8 @@ class Pool:
     surge: int = 0
     """The pods that a rollout needs beside those that carry something; 0 if none is handed over."""
     prepare_timeout_s: float = 30.0
-    max_unavailable: Mapping[str, int | str] | None = None
-    """spec.handoff.maxUnavailable, if shares are handed over."""
+    max_unavailable: Mapping[str, int | str] = field(default_factory=dict)
+    """spec.handoff.maxUnavailable; empty if nothing is handed over."""
     deleted: bool = False
     """Whether its AdapterPool is missing."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -262,7 +262,8 @@ class Pool:
         self.surge = rollout.get("surge", 1) if rollout.get("strategy") == "HandedOver" else 0
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         hands_over = self.overlaps or self.exclusive
-        self.max_unavailable = (handoff or {}).get("maxUnavailable") if hands_over else None
+        given = (handoff or {}).get("maxUnavailable") or {}
+        self.max_unavailable = {"pool": "10%", "perVPod": 1, **given} if hands_over else {}
         self.balances_load = rebalance.get("load") is not None
         self.load_source = spec.get("loadSource") or ""
         conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or ()}
