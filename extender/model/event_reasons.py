@@ -118,7 +118,7 @@ EVENTS: Final = MappingProxyType(
             (VPOD,),
             "vreplicas were to move, and the adapter of their new pod did not get ready within "
             "`handoff.prepareTimeoutSeconds`; they stay where they are, and are tried again after "
-            "`rebalance.cooldownSeconds`",
+            "`rebalance.cooldownSeconds`, or after at most 10 s off a pod that is evicted",
             "see the log of the adapter that the note names",
         ),
         EventReason.DRAIN_TIMED_OUT: EventKind(

@@ -9,7 +9,7 @@ _DRAINS = "tests/service/placing/test_evictions.py::"
 EVICTIONS = (
     Mutant(
         "an eviction waits for nothing",
-        _WEBHOOK,
+        "extender/model/eviction.py",
         "return pool.hands_over and serves and bool(pod.ledger)",
         "return False",
         "a share is out of service until the ordinal is back",
@@ -61,7 +61,7 @@ EVICTIONS = (
     Mutant(
         "a late adapter of an evicted pod is tried again after the cool-down",
         "extender/service/placing/handovers.py",
-        "if hand_over.reason in {MoveReason.EVICTED, MoveReason.ROLLOUT}:",
+        "if hand_over.reason in PLANNED_EVENTS:",
         "if False:",
         "the eviction would be allowed before the second attempt",
         (
@@ -174,7 +174,7 @@ MAX_UNAVAILABLE = (
         "I8: planned events together would take more pods than the owner of the pool allows",
         (
             f"{_TURNS}test_evictions_get_their_turns_in_the_order_of_their_first_attempts",
-            f"{_STEPS}test_without_the_option_one_pod_follows_the_other",
+            f"{_STEPS}test_by_default_one_pod_of_a_small_pool_follows_the_other",
             _SIMULATED,
         ),
     ),
@@ -211,15 +211,15 @@ MAX_UNAVAILABLE = (
     Mutant(
         "an eviction waits for its turn for ever",
         _UNAVAILABLE,
-        "if now_s - eviction.first_s < TURN_MAX_S and unavailable.why_not(known):",
-        "if unavailable.why_not(known):",
+        "if now_s - eviction.first_s >= TURN_MAX_S or not unavailable.why_not(known):",
+        "if not unavailable.why_not(known):",
         "a pod that does not come back would hold up kubectl drain for ever",
         (f"{_TURNS}test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case",),
     ),
     Mutant(
         "an eviction that waits is handed over all the same",
         "extender/model/eviction.py",
-        "pool.limits_evictions and self.turn_s is None and self.reason is MoveReason.EVICTED",
+        "self.turn_s is None and self.reason is not MoveReason.ROLLOUT",
         "False",
         "I8: the webhook alone would decide how many pods go",
         (
@@ -230,10 +230,29 @@ MAX_UNAVAILABLE = (
     Mutant(
         "the webhook overwrites the leader's turn",
         _WEBHOOK,
-        "races = known is not None and pool.limits_evictions",
-        "races = False",
+        "same_version=known is not None",
+        "same_version=False",
         "the turn would be given again, and the deadline begin anew",
         (f"{_ANSWERS}test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one",),
+    ),
+    Mutant(
+        "a turn begins when the leader's clock says so",
+        _UNAVAILABLE,
+        "turn_s = max(now_s, eviction.latest_s)",
+        "turn_s = now_s",
+        "the webhook would allow the eviction before the shares are handed over",
+        (
+            f"{_TURNS}test_a_turn_does_not_begin_before_the_last_attempt_of_a_webhook_whose_"
+            "clock_is_ahead",
+        ),
+    ),
+    Mutant(
+        "an eviction without a leader waits for the longest time",
+        "extender/model/eviction.py",
+        "if self.waits and self.queued:",
+        "if self.waits:",
+        "with no leader, an eviction would wait for more than half an hour",
+        (f"{_ANSWERS}test_an_eviction_that_waits_for_its_turn_ends_by_itself",),
     ),
     Mutant(
         "a rollout takes more pods than have room elsewhere",

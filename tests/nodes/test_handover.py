@@ -147,7 +147,7 @@ async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
         "mode": "Exclusive",
         "identity": "Indexed",
         "leaseSeconds": 5,
-        "maxUnavailable": {"pool": 2},
+        "maxUnavailable": {"pool": 2, "perVPod": "100%"},
     }
     spec = {
         **the_spec("Exclusive"),

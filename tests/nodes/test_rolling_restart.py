@@ -270,7 +270,7 @@ async def are_empty(workers: Workers, names: Iterable[str]) -> bool:
 ROLLED_OUT, DELETED, DRAINED = "rolled out", "deleted", "drained"
 WAYS: Final = {ROLLED_OUT: roll_out, DELETED: delete_at_once, DRAINED: drain_and_delete}
 OVERLAP: Final = {
-    "handoff": {"mode": "Overlap", "maxUnavailable": {"pool": "10%"}},
+    "handoff": {"mode": "Overlap", "maxUnavailable": {"pool": "10%", "perVPod": "100%"}},
     "rollout": {"strategy": "HandedOver"},
 }
 NOTHING: Final = {"handoff": {"mode": "None"}}

@@ -130,14 +130,14 @@ class Scene:
     """One row in its own world."""
 
     def __init__(
-        self, row: str, pods: int, vpods: int, seed: int, max_unavailable: str | None
+        self, row: str, pods: int, vpods: int, seed: int, max_unavailable: str | int
     ) -> None:
         self.row = row
         self.pods = [f"{NAME}-{ordinal}" for ordinal in range(pods)]
         self.vpods = [(TENANTS[index % 2], f"v{index}") for index in range(vpods)]
         handoff: Obj = {"mode": "Overlap" if row in (HANDED_OVER, ROLLED_OUT) else "None"}
-        if row == ROLLED_OUT and max_unavailable is not None:
-            handoff["maxUnavailable"] = {"pool": max_unavailable}
+        if row == ROLLED_OUT:
+            handoff["maxUnavailable"] = {"pool": max_unavailable, "perVPod": "100%"}
         pool = {
             "handoff": handoff,
             **({"rollout": {"strategy": "HandedOver"}} if row == ROLLED_OUT else {}),
@@ -253,7 +253,7 @@ class Scene:
 
 
 def restarted(
-    row: str, pods: int, vpods: int, seed: int = 0, *, max_unavailable: str | None = "10%"
+    row: str, pods: int, vpods: int, seed: int = 0, *, max_unavailable: str | int = "10%"
 ) -> Figures:
     """Restart all pods of a pool in one of the ``ROWS``. ``max_unavailable``: of the pool, in a
     rollout.
@@ -278,11 +278,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--vpods", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=ROWS)
-    parser.add_argument("--max-unavailable", default="10%", help="of a rollout; none: absent")
+    parser.add_argument("--max-unavailable", default="10%", help="of the pool, in a rollout")
     options = parser.parse_args(arguments)
     for row in ROWS if options.only is None else (options.only,):
         began = time.monotonic()
-        most = None if options.max_unavailable == "none" else options.max_unavailable
+        limit = options.max_unavailable
+        most = limit if limit.endswith("%") else int(limit)
         figures = restarted(row, options.pods, options.vpods, options.seed, max_unavailable=most)
         sys.stdout.write(
             f"{row:12} {figures.requests} requests, success {figures.success:.4%}, worst second "

@@ -86,7 +86,8 @@ def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
     if not make(state, fix, value, turns):
         return None
     decision = settle_all(state, turns)
-    if decision.left and fix.field not in PODS_THAT_COME and not helps_itself(scene, turns):
+    by_a_person = not fix.by_itself and fix.field not in PODS_THAT_COME
+    if decision.left and by_a_person and not helps_itself(scene, turns):
         return come_to_rest(state, turns)
     return decision
 

@@ -105,8 +105,15 @@ def test_where_there_is_no_deployment_nothing_is_said_of_the_listener():
     assert scene.results()["handoff"].verdict is Verdict.OK
 
 
+def test_evictions_have_to_wait_with_mode_exclusive_too():
+    scene = Scene()
+    no_evictions(scene)
+    scene.first("adapterpools")["spec"]["handoff"] = {"mode": "Exclusive"}
+    assert scene.results()["evictions"].verdict is Verdict.WARNING
+
+
 @pytest.mark.parametrize("mode", ["None", None], ids=["mode None", "no mode"])
-def test_without_overlap_nobody_asks_for_evictions(mode: str | None):
+def test_without_a_mode_nobody_asks_for_evictions(mode: str | None):
     scene = Scene()
     no_evictions(scene)
     scene.first("adapterpools")["spec"]["handoff"] = {} if mode is None else {"mode": mode}

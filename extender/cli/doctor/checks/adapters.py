@@ -70,7 +70,7 @@ def _evictions(facts: Facts) -> CheckResult:
     pools = sorted(
         key_of(pool)
         for pool in facts.of("adapterpools").items
-        if text(pool, "spec", "handoff", "mode") == HandoffMode.OVERLAP
+        if text(pool, "spec", "handoff", "mode") in {HandoffMode.OVERLAP, HandoffMode.EXCLUSIVE}
     )
     asked = {
         resource
@@ -85,7 +85,7 @@ def _evictions(facts: Facts) -> CheckResult:
         )
     return notes.result(
         f"evictions wait for the adapters of {counted(len(pools), 'pool')}",
-        nothing="" if pools else "no AdapterPool has spec.handoff.mode: Overlap",
+        nothing="" if pools else "no AdapterPool has a spec.handoff.mode",
         fix="Leave out adapters.evictions of the chart, or set it to true.",
     )
 
