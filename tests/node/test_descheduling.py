@@ -201,8 +201,8 @@ def test_where_shares_are_handed_over_all_pods_of_a_node_may_go_and_wait_for_the
         pool = {**MAINTAINED, "handoff": handoff}
         state = a_cluster({"cordoned": True}, pool=pool)
         state.stateful_set_changed(state.pool(POOL).stateful_set, a_stateful_set(3))
-        ready = {"ready": True, "created_at": OLD, "fit": NodeFit()}
-        state.pod_changed(state.pool(POOL).pods["dispatcher-1"].pod, a_pod(1, {}, **ready))
+        beside = a_pod(1, {}, ready=True, created_at=OLD, fit=NodeFit())
+        state.pod_changed(state.pool(POOL).pods["dispatcher-1"].pod, beside)
         assert [one.pod.name for one in examined(state).allowed] == allowed
 
 

@@ -82,6 +82,11 @@ def a_source(**fields: object) -> Obj:
             id="values",
         ),
         pytest.param(
+            {"rebalance": {"load": {"metric": "m", "target": 1}}},
+            "spec.rebalance.load.target: Invalid value: must be at least 1.05",
+            id="an integer below a minimum that is none",
+        ),
+        pytest.param(
             {"sources": [PRESET | a_source()]}, "name either a preset, or group", id="both"
         ),
         pytest.param(

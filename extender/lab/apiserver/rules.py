@@ -76,9 +76,14 @@ def _load_is_balanced(spec: Mapping[str, Any], _old: object) -> bool:
     return "loadSource" not in spec or "load" in spec.get("rebalance", {})
 
 
+def _target_at_least(target: float, _old: object) -> bool:
+    return target >= 1.05
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
+    "self >= 1.05": _target_at_least,
     "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
     "!has(self.rollout) || self.rollout.strategy != 'HandedOver'"
     " || (has(self.handoff) && self.handoff.mode != 'None')": _rollout_hands_over,
@@ -115,9 +120,9 @@ def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "
     """
     if old is not None and identical(value, old):
         return
+    yield from _broken(value, old if type(old) is type(value) else None, schema, path)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
-        yield from _broken(value, old if isinstance(old, dict) else None, schema, path)
         for name, sub in (schema.get("properties") or {}).items():
             if name in value:
                 at = f"{path}.{name}" if path else name
@@ -129,9 +134,7 @@ def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "
             yield from rule_problems(item, earlier, schema["items"], f"{path}[{number}]")
 
 
-def _broken(
-    value: Mapping[str, Any], old: Mapping[str, Any] | None, schema: Mapping[str, Any], path: str
-) -> Iterator[str]:
+def _broken(value: Any, old: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations") or ():
         text = " ".join(str(rule.get("rule")).split())
         holds = RULES.get(text)

@@ -144,6 +144,8 @@ def _has_type(value: Any, found: str, schema: Schema) -> bool:
 
 def _number(value: float, schema: Schema, path: str) -> Iterator[str]:
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
+    if isinstance(value, int):  # the real server compares an integer with truncated limits
+        low, high = (None if limit is None else int(limit) for limit in (low, high))
     if low is not None and (value < low or (schema.get("exclusiveMinimum") and value == low)):
         relation = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
         yield _invalid(path, value, f"should be {relation} {low}")
