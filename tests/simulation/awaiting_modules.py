@@ -28,13 +28,17 @@ CHECKED: Final = (
             "pools/assignments",
             "pools/autoscaler",
             "pools/availability",
+            "pools/descheduler",
+            "pools/evictions",
             "pools/evictor",
             "pools/leadership",
             "pools/load_reports",
             "pools/pool_scaler",
+            "pools/pod_evictions",
             "pools/pool_status",
             "pools/reconciler",
             "pools/rescheduler",
+            "pools/rollouts",
             "pools/scale_cache",
             "watching/unexpected_writes",
             "watching/informers",
@@ -108,14 +112,6 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/schedule_server.py": LISTENER,
     "extender/service/http/server.py": LISTENER,
     "extender/service/http/verb_handlers.py": LISTENER,
-    "extender/service/pools/descheduler.py": "its one write is an eviction, and it remembers "
-    "nothing that has to last; seeds with the part descheduling kill at that call",
-    "extender/service/pools/pod_evictions.py": "its one write is the eviction of a descheduler or "
-    "of a rollout, which remember nothing that has to last",
-    "extender/service/pools/rollouts.py": "its one write marks a pod, and the next leader goes on "
-    "from that; seeds with the part handoff kill the leader of a rollout",
-    "extender/service/pools/evictions.py": "its one write removes an annotation, and it remembers "
-    "nothing; the next leader removes what is left",
     "extender/service/pools/load_polling.py": "asks another server, keeps what it says in "
     "memory, and writes nothing",
     "extender/service/pools/prometheus.py": "reads from another server than the API server, and "

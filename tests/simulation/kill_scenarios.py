@@ -18,13 +18,16 @@ from extender.kube.api import (
     CRDS,
     LEASES,
     NAMESPACES,
+    NODES,
     PODS,
+    STATEFULSETS,
     VPODS,
     Obj,
     Resource,
     TooManyRequests,
 )
 from extender.lab.faults import CALM, FaultRates
+from extender.lab.simulation.workload.drains import is_rolled_out
 from extender.lab.simulation.world.facts import PLACEMENTS
 from extender.lab.simulation.world.scale import LOAD_METRIC, NAME, NS, TENANTS, Scale
 from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
@@ -136,16 +139,19 @@ async def _assign(run: Run) -> None:
     await run.settled()
 
 
-async def _hand_over(run: Run) -> None:
-    """A pod is evicted until it carries nothing, and its adapter has let go. All adapters keep the
-    contract.
-    """
+async def _three_adapters(run: Run) -> None:
+    """Three pods serve two vpods. All adapters keep the contract."""
     run.world.adapters.calm_down()
     await run.start()
     await run.until(lambda: run.replicas() == 3, "three pods are asked for")
     await run.settled()
     await run.vpods(3, 3, weights=(1,))
     await run.settled()
+
+
+async def _hand_over(run: Run) -> None:
+    """A pod is evicted until it carries nothing, and its adapter has let go."""
+    await _three_adapters(run)
     run.arm()
     while True:
         try:
@@ -156,6 +162,31 @@ async def _hand_over(run: Run) -> None:
             break
     assert not run.world.adapters.serves("dispatcher-1")
     await asyncio.sleep(0.5)
+    await run.settled()
+
+
+async def _maintain(run: Run) -> None:
+    """A node is cordoned until its pods have left it."""
+    await _three_adapters(run)
+    run.arm()
+    pods = run.world.stored(PODS)
+    node = pods[NS, "dispatcher-1"]["spec"]["nodeName"]
+    await run.patch(NODES, node, {"spec": {"unschedulable": True}}, "")
+    await run.until(
+        lambda: all(pod["spec"].get("nodeName") != node for pod in pods.values()),
+        "no pod is on the node",
+    )
+    await run.patch(NODES, node, {"spec": {"unschedulable": None}}, "")
+    await run.settled()
+
+
+async def _roll_out(run: Run) -> None:
+    """The StatefulSet gets another pod template, and its pods are replaced one by one."""
+    await _three_adapters(run)
+    run.arm()
+    template = {"metadata": {"annotations": {"adapters/version": "2"}}}
+    await run.patch(STATEFULSETS, NAME, {"spec": {"template": template}})
+    await run.until(lambda: is_rolled_out(run.world.stored(STATEFULSETS)[NS, NAME]), "all are new")
     await run.settled()
 
 
@@ -416,6 +447,24 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             _hand_over,
             _scale(min_pods=3, handoff={"mode": "Exclusive", "leaseSeconds": 5}),
             moves=frozenset({"Evicted"}),
+        ),
+        Scenario(
+            "maintain",
+            _maintain,
+            _scale(
+                min_pods=3,
+                handoff={"mode": "Overlap"},
+                descheduling={"reasons": ["NodeMaintenance"]},
+            ),
+            moves=frozenset({"Maintenance"}),
+        ),
+        Scenario(
+            "roll out",
+            _roll_out,
+            _scale(
+                min_pods=3, handoff={"mode": "Overlap"}, rollout={"strategy": "HandedOver"}, **POOL
+            ),
+            moves=frozenset({"Rollout", "Compaction"}),
         ),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),

@@ -93,7 +93,7 @@ class Drains:
         limits = pool_from(world.stored(ADAPTERPOOLS)[NS, pool])
         pods = 1 + len(self._pods_of(pool))
         ends_at = wall_clock() + pods * (deadline_s(limits) + REPLACED_S)
-        while not _is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
+        while not is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
             if wall_clock() > ends_at:
                 # It waits for a pod that no node takes, for example (seed 91000036).
                 if all(map(is_ready, self._pods_of(pool))):
@@ -137,7 +137,8 @@ class Drains:
             await self._scene.merge(PODS, NS, name, patch)
 
 
-def _is_rolled_out(stateful_set: Obj) -> bool:
+def is_rolled_out(stateful_set: Obj) -> bool:
+    """Whether all pods are Ready and of the newest revision."""
     status = stateful_set.get("status") or {}
     return bool(
         status.get("observedGeneration") == stateful_set["metadata"]["generation"]
