@@ -1,13 +1,8 @@
-package adapter
+package adapter_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,154 +10,23 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"vreplica.dev/scheduler/adapter"
+	"vreplica.dev/scheduler/adapter/adaptertest"
 )
 
 const orders = "team-a/orders"
-
-// scheduler is the service for one pod.
-type scheduler struct {
-	*httptest.Server
-	t *testing.T
-
-	mu      sync.Mutex
-	newest  assignment
-	lines   []chan string
-	said    []acknowledgement
-	answers []int
-	changed chan struct{}
-}
-
-func newScheduler(t *testing.T) *scheduler {
-	s := &scheduler{t: t, changed: make(chan struct{}, 1)}
-	s.newest = assignment{Generation: 40, UID: "u-1", Shares: map[string]Told{}}
-	handler := http.NewServeMux()
-	handler.HandleFunc("GET /v1/assignment", s.stream)
-	handler.HandleFunc("POST /v1/acknowledge", s.acknowledge)
-	s.Server = httptest.NewServer(handler)
-	t.Cleanup(s.Server.CloseClientConnections)
-	return s
-}
-
-func (s *scheduler) stream(reply http.ResponseWriter, request *http.Request) {
-	lines := make(chan string, 100)
-	s.mu.Lock()
-	lines <- s.document()
-	s.lines = append(s.lines, lines)
-	s.mu.Unlock()
-	for {
-		select {
-		case line := <-lines:
-			fmt.Fprintln(reply, line)
-			reply.(http.Flusher).Flush()
-		case <-request.Context().Done():
-			return
-		}
-	}
-}
-
-func (s *scheduler) acknowledge(reply http.ResponseWriter, request *http.Request) {
-	var said acknowledgement
-	content, _ := io.ReadAll(request.Body)
-	if err := json.Unmarshal(content, &said); err != nil {
-		s.t.Errorf("acknowledged %s: %v", content, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.answers) > 0 {
-		status := s.answers[0]
-		s.answers = s.answers[1:]
-		http.Error(reply, `{"generation": 0}`, status)
-		return
-	}
-	if said.Generation != s.newest.Generation {
-		reply.WriteHeader(http.StatusConflict)
-	} else {
-		s.said = append(s.said, said)
-	}
-	fmt.Fprintf(reply, `{"generation": %d}`, s.newest.Generation)
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (s *scheduler) document() string {
-	content, _ := json.Marshal(s.newest)
-	return string(content)
-}
-
-// tell changes a share; nil takes it away.
-func (s *scheduler) tell(key string, told *Told) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	shares := map[string]Told{}
-	for one, each := range s.newest.Shares {
-		shares[one] = each
-	}
-	delete(shares, key)
-	if told != nil {
-		shares[key] = *told
-	}
-	s.newest.Shares = shares
-	s.newest.Generation++
-	s.sendLocked(s.document())
-}
-
-func (s *scheduler) send(line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sendLocked(line)
-}
-
-func (s *scheduler) sendLocked(line string) {
-	for _, lines := range s.lines {
-		lines <- line
-	}
-}
-
-// until waits for an acknowledgement of the newest generation of which holds is true.
-func (s *scheduler) until(what string, holds func(acknowledgement) bool) {
-	s.t.Helper()
-	limit := time.After(10 * time.Second)
-	for {
-		s.mu.Lock()
-		count := len(s.said)
-		if count > 0 && s.said[count-1].Generation == s.newest.Generation && holds(s.said[count-1]) {
-			s.mu.Unlock()
-			return
-		}
-		said := s.said
-		s.mu.Unlock()
-		select {
-		case <-s.changed:
-		case <-limit:
-			s.t.Fatalf("not said within 10 s: %s; said %+v", what, said)
-		}
-	}
-}
-
-func (s *scheduler) serving() {
-	s.t.Helper()
-	s.until("serving", func(said acknowledgement) bool {
-		return slices.Contains(said.Serving, orders) && !slices.Contains(said.Busy, orders)
-	})
-}
-
-func (s *scheduler) drained() {
-	s.t.Helper()
-	s.until("drained", func(said acknowledgement) bool { return slices.Contains(said.Drained, orders) })
-}
 
 // calls notes the callbacks.
 type calls struct {
 	mu     sync.Mutex
 	made   []string
-	shares []*Share
+	shares []*adapter.Share
 	fails  int
 }
 
-func (c *calls) named(name string) Callback {
-	return func(_ context.Context, share *Share) error {
+func (c *calls) named(name string) adapter.Callback {
+	return func(_ context.Context, share *adapter.Share) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.made = append(c.made, name)
@@ -175,7 +39,7 @@ func (c *calls) named(name string) Callback {
 	}
 }
 
-func (c *calls) share() *Share {
+func (c *calls) share() *adapter.Share {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shares[len(c.shares)-1]
@@ -188,14 +52,14 @@ func (c *calls) String() string {
 }
 
 // run starts an adapter and returns what ends it, which waits for its end.
-func (c *calls) run(t *testing.T, config Config) (end func() error) {
+func (c *calls) run(t *testing.T, config adapter.Config) (end func() error) {
 	config.OnPrepare, config.OnServe = c.named("prepare"), c.named("serve")
 	config.OnDrain, config.OnStop = c.named("drain"), c.named("stop")
 	config.Report = func(format string, arguments ...any) { t.Logf(format, arguments...) }
 	if config.Folder == "" {
 		config.Folder = t.TempDir()
 	}
-	made, err := New(config)
+	made, err := adapter.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,37 +86,37 @@ func (c *calls) expect(t *testing.T, made string) {
 }
 
 func TestAShareGoesThroughItsLife(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Prepare, VReplicas: 2, Epoch: 7})
-	s.until("ready", func(said acknowledgement) bool { return len(said.Busy) == 0 })
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Prepare, VReplicas: 2, Epoch: 7})
+	pod.Ready(orders)
 	c.expect(t, "prepare")
 	if c.share().StillMine(7) {
 		t.Error("a share that is prepared is not mine yet")
 	}
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 	if share := c.share(); !share.StillMine(7) || share.StillMine(6) {
 		t.Error("a share that is served is mine, under its epoch")
 	}
-	s.tell(orders, &Told{State: Drain, VReplicas: 2, Epoch: 7, Deadline: time.Now().Add(time.Minute)})
-	s.drained()
+	pod.Tell(orders, adapter.Told{State: adapter.Drain, VReplicas: 2, Epoch: 7, Deadline: time.Now().Add(time.Minute)})
+	pod.Drained(orders)
 	if c.share().StillMine(7) {
 		t.Error("a share that is drained is not mine")
 	}
-	s.tell(orders, nil)
+	pod.Remove(orders)
 	c.expect(t, "prepare serve drain stop")
 }
 
 func TestAShareThatComesBackAfterItsDrainIsServedUnderItsNewEpoch(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
-	s.tell(orders, &Told{State: Drain, VReplicas: 2, Epoch: 7})
-	s.drained()
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 8})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	pod.Tell(orders, adapter.Told{State: adapter.Drain, VReplicas: 2, Epoch: 7})
+	pod.Drained(orders)
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 8})
+	pod.Serving(orders)
 	c.expect(t, "prepare serve drain prepare serve")
 	if share := c.share(); share.StillMine(7) || !share.StillMine(8) {
 		t.Error("only the new epoch is mine")
@@ -260,86 +124,95 @@ func TestAShareThatComesBackAfterItsDrainIsServedUnderItsNewEpoch(t *testing.T) 
 }
 
 func TestACallbackThatFailsIsCalledAgain(t *testing.T) {
-	s, c := newScheduler(t), &calls{fails: 1}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{fails: 1}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 	c.expect(t, "prepare prepare serve")
 }
 
 func TestACallbackThatFailsAgainAndAgainIsCalledLessOften(t *testing.T) {
-	s, c := newScheduler(t), &calls{fails: 1_000_000}
-	c.run(t, Config{URLs: []string{s.URL}, Grace: 100 * time.Millisecond})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.until("busy", func(said acknowledgement) bool { return slices.Contains(said.Busy, orders) })
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{fails: 1_000_000}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}, Grace: 100 * time.Millisecond})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Until("busy", func(said adaptertest.Acknowledgement) bool { return slices.Contains(said.Busy, orders) })
 	time.Sleep(500 * time.Millisecond)
 	c.expect(t, "prepare")
 }
 
 func TestAnOldGenerationAndAnotherPodsChangeNothing(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
-	s.send(`{"generation": 1, "uid": "u-1", "shares": {}}`)
-	s.send(`{"generation": 999, "uid": "u-2", "shares": {}}`)
-	s.send(`{"generation": 999, "uid": "u-1", "shares": {"a/b": {"state": "Dance"}}}`)
-	s.send(`no json`)
-	s.tell(orders, &Told{State: Serve, VReplicas: 3, Epoch: 7})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	pod.Send(`{"generation": 1, "uid": "uid-of-worker-0", "shares": {}}`)
+	pod.Send(`{"generation": 999, "uid": "u-2", "shares": {}}`)
+	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "shares": {"a/b": {"state": "Dance"}}}`)
+	pod.Send(`no json`)
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 3, Epoch: 7})
+	pod.Serving(orders)
 	c.expect(t, "prepare serve serve")
 }
 
 func TestTheEndDrainsAndSaysSo(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	end := c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	end := c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 	if err := end(); err != nil {
 		t.Error(err)
 	}
 	c.expect(t, "prepare serve drain stop")
-	s.drained()
+	pod.Drained(orders)
 }
 
 func TestWhatIsRefusedIsSaidAgain(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	s.answers = []int{503, 429, 500}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	service := adaptertest.New(t)
+	pod, c := service.Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	made := "prepare serve"
+	for vreplicas, status := range []int{503, 429, 500} {
+		service.Fail(status)
+		pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: vreplicas + 3, Epoch: 7})
+		made += " serve"
+		c.expect(t, made)
+		service.Fail(0)
+		pod.Serving(orders)
+	}
 }
 
 func TestAShareWithoutDrainIsStoppedWhenItsDeadlineIsOver(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 	c.mu.Lock()
 	c.fails = 1
 	c.mu.Unlock()
-	s.tell(orders, &Told{State: Drain, VReplicas: 2, Epoch: 7, Deadline: time.Now().Add(300 * time.Millisecond)})
+	pod.Tell(orders, adapter.Told{State: adapter.Drain, VReplicas: 2, Epoch: 7, Deadline: time.Now().Add(300 * time.Millisecond)})
 	c.expect(t, "prepare serve drain stop")
-	s.drained()
+	pod.Drained(orders)
 }
 
 func TestAnExpiredLeaseStopsWhatIsServedAndAnAnswerBringsItBack(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	s.newest.LeaseSeconds = 1
-	c.run(t, Config{URLs: []string{s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	service := adaptertest.NewExclusive(t, time.Second)
+	pod, c := service.Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 	share := c.share()
-	s.mu.Lock()
-	s.answers = slices.Repeat([]int{503}, 12)
-	s.mu.Unlock()
+	service.Fail(503)
 	for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until) && share.StillMine(7); {
 		time.Sleep(time.Millisecond)
 	}
 	if share.StillMine(7) {
 		t.Error("the lease has run out")
 	}
-	s.serving()
+	c.expect(t, "prepare serve stop prepare")
+	service.Fail(0)
+	pod.Serving(orders)
 	c.expect(t, "prepare serve stop prepare serve")
 	if share.StillMine(7) || !c.share().StillMine(7) {
 		t.Error("it is another share now")
@@ -348,35 +221,95 @@ func TestAnExpiredLeaseStopsWhatIsServedAndAnAnswerBringsItBack(t *testing.T) {
 
 func TestTheFileCountsWhileNoReplicaAnswers(t *testing.T) {
 	folder, c := t.TempDir(), &calls{}
-	content := fmt.Sprintf(`{"generation": 5, "uid": "u-1", "shares": {%q: {"state": "Serve", "epoch": 7}}}`, orders)
-	if err := os.WriteFile(filepath.Join(folder, "assignment"), []byte(content), 0o600); err != nil {
+	pod := adaptertest.New(t).Pod("worker-0")
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	if err := os.WriteFile(filepath.Join(folder, "assignment"), pod.Document(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.run(t, Config{URLs: []string{"http://127.0.0.1:1"}, Folder: folder, Grace: 100 * time.Millisecond})
+	c.run(t, adapter.Config{URLs: []string{"http://127.0.0.1:1"}, Folder: folder, Grace: 100 * time.Millisecond})
 	c.expect(t, "prepare serve")
 }
 
 func TestAnotherReplicaIsAskedWhereOneIsGone(t *testing.T) {
-	s, c := newScheduler(t), &calls{}
-	c.run(t, Config{URLs: []string{"http://127.0.0.1:1", s.URL}})
-	s.tell(orders, &Told{State: Serve, VReplicas: 2, Epoch: 7})
-	s.serving()
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{"http://127.0.0.1:1", pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
 }
 
 func TestWhatCannotWorkIsRefused(t *testing.T) {
-	serve := func(context.Context, *Share) error { return nil }
+	serve := func(context.Context, *adapter.Share) error { return nil }
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "token"), []byte("t"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for said, config := range map[string]Config{
+	for said, config := range map[string]adapter.Config{
 		"needs OnServe":       {URLs: []string{"http://x"}},
 		"needs URLs":          {OnServe: serve},
 		"is no URL":           {OnServe: serve, URLs: []string{"ftp://x"}},
 		"https:// URLs only,": {OnServe: serve, URLs: []string{"http://x"}, Folder: folder},
 	} {
-		if _, err := New(config); err == nil || !strings.Contains(err.Error(), said) {
+		if _, err := adapter.New(config); err == nil || !strings.Contains(err.Error(), said) {
 			t.Errorf("%v, want %q", err, said)
 		}
+	}
+}
+
+func TestAShareHasTheIndexesThatItIsToldAndIsServedAnewWhenTheyChange(t *testing.T) {
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	told := adapter.Told{State: adapter.Serve, VReplicas: 3, Of: 8, Indexes: "0-1,5", Epoch: 7}
+	pod.Tell(orders, told)
+	pod.Serving(orders)
+	if found := slices.Collect(c.share().Told().Indexes.All()); !slices.Equal(found, []int{0, 1, 5}) {
+		t.Errorf("the share has %v", found)
+	}
+	told.Indexes = "0-1,6"
+	pod.Tell(orders, told)
+	pod.Serving(orders)
+	c.expect(t, "prepare serve serve")
+	if found := slices.Collect(c.share().Told().Indexes.All()); !slices.Equal(found, []int{0, 1, 6}) {
+		t.Errorf("the share has %v", found)
+	}
+}
+
+func TestTheLoadOfAShareGoesOutWithAnAcknowledgement(t *testing.T) {
+	pod := adaptertest.New(t).Pod("worker-0")
+	made, err := adapter.New(adapter.Config{
+		URLs:    []string{pod.URL},
+		OnServe: func(context.Context, *adapter.Share) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	made.ReportLoad(map[string]float64{orders: 12.5})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Until("the load", func(said adaptertest.Acknowledgement) bool { return said.Load[orders] == 12.5 })
+	if load := pod.Load(); load[orders] != 12.5 {
+		t.Errorf("the load is %v", load)
+	}
+}
+
+func TestAShareMovesAsThePoolsModeHasIt(t *testing.T) {
+	for mode, lease := range map[string]time.Duration{"Overlap": 0, "Exclusive": 2 * time.Second} {
+		t.Run(mode, func(t *testing.T) {
+			service := adaptertest.NewExclusive(t, lease)
+			one, two := service.Pod("worker-0"), service.Pod("worker-1")
+			from, to := &calls{}, &calls{}
+			from.run(t, adapter.Config{URLs: []string{one.URL}})
+			to.run(t, adapter.Config{URLs: []string{two.URL}})
+			one.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+			one.Serving(orders)
+			service.Move(orders, one, two)
+			from.expect(t, "prepare serve drain stop")
+			to.expect(t, "prepare serve")
+			if from.share().StillMine(7) || !to.share().StillMine(8) {
+				t.Error("the destination serves the share with the next epoch")
+			}
+		})
 	}
 }

@@ -28,19 +28,22 @@ type Told struct {
 	VReplicas int `json:"vreplicas"`
 	Weight    int `json:"weight"`
 	Of        int `json:"of"`
+	// Indexes says which of 0 … Of-1 are here, in a pool with identity Indexed. Otherwise it is empty.
+	Indexes Indexes `json:"indexes,omitempty"`
 	// Epoch is a fencing token: a pod that gets a share anew gets a greater one than any before. Send it with each
 	// write to an outside system.
 	Epoch int64 `json:"epoch"`
 	// Peer is a pod where the vpod is published, or empty. Intent says why it is drained.
-	Peer   string `json:"peer"`
-	Intent string `json:"intent"`
+	Peer   string `json:"peer,omitempty"`
+	Intent string `json:"intent,omitempty"`
 	// Deadline is when a drained share is taken away; zero without one.
-	Deadline time.Time `json:"deadline"`
+	Deadline time.Time `json:"deadline,omitzero"`
 }
 
 // sameWork tells whether OnServe need not be called again.
 func (t Told) sameWork(other Told) bool {
-	return t.VReplicas == other.VReplicas && t.Weight == other.Weight && t.Of == other.Of && t.Epoch == other.Epoch
+	return t.VReplicas == other.VReplicas && t.Weight == other.Weight && t.Of == other.Of &&
+		t.Indexes == other.Indexes && t.Epoch == other.Epoch
 }
 
 // assignment is the JSON that the pod is told.
@@ -62,6 +65,9 @@ func readAssignment(document []byte) (*assignment, error) {
 	for key, told := range read.Shares {
 		if told.State != Prepare && told.State != Serve && told.State != Drain {
 			return nil, fmt.Errorf("the share %q has the state %q", key, told.State)
+		}
+		if err := told.Indexes.check(told.VReplicas, told.Of); err != nil {
+			return nil, fmt.Errorf("the share %q has the indexes %.80q: %w", key, told.Indexes, err)
 		}
 	}
 	return &read, nil

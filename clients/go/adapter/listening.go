@@ -136,13 +136,21 @@ func (s *service) askOne(ctx context.Context, at replicas.Address, asked request
 	return asked.use(reply, limit)
 }
 
-// listen follows streams of assignments, one after the other.
+// listen follows the assignments that the service sends.
 func (a *Adapter) listen(ctx context.Context) {
+	take := func(line []byte) { a.take(line, true) }
+	ended := func(err error) { a.report("no assignments: %v", err) }
+	a.service.watch(ctx, "/v1/assignment?watch=true", take, ended)
+}
+
+// watch follows streams of a path, one after the other, until ctx ends. take gets each line, and ended why a
+// stream has ended.
+func (s *service) watch(ctx context.Context, path string, take func([]byte), ended func(error)) {
 	wait := retryFirst
 	for skip := 0; ctx.Err() == nil; skip++ {
 		began := time.Now()
-		err := a.follow(ctx, skip)
-		a.service.note(false, true)
+		err := s.follow(ctx, path, skip, take)
+		s.note(false, true)
 		if ctx.Err() != nil {
 			return
 		}
@@ -153,19 +161,19 @@ func (a *Adapter) listen(ctx context.Context) {
 		if errors.As(err, &answered) {
 			wait = max(wait, min(answered.retryAfter, retryLast))
 		}
-		a.report("no assignments: %v", err)
+		ended(err)
 		sleep(ctx, jitter(wait))
 		wait = min(2*wait, retryLast)
 	}
 }
 
 // follow reads one stream until it ends, or says nothing for too long.
-func (a *Adapter) follow(ctx context.Context, skip int) error {
+func (s *service) follow(ctx context.Context, path string, skip int, take func([]byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.service.mu.Lock()
-	a.service.cut = cancel
-	a.service.mu.Unlock()
+	s.mu.Lock()
+	s.cut = cancel
+	s.mu.Unlock()
 	read := func(reply *http.Response, silence *time.Timer) error {
 		lines := bufio.NewScanner(reply.Body)
 		lines.Buffer(nil, documentBytesMax)
@@ -173,14 +181,13 @@ func (a *Adapter) follow(ctx context.Context, skip int) error {
 		for lines.Scan() {
 			silence.Reset(idleTimeout)
 			if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-				a.take(line, true)
-				a.service.note(true, false)
+				take(line)
+				s.note(true, false)
 			}
 		}
 		return errors.Join(errors.New("the stream has ended"), lines.Err())
 	}
-	asked := request{method: http.MethodGet, path: "/v1/assignment?watch=true", limit: requestTimeout, use: read}
-	return a.service.ask(ctx, asked, skip)
+	return s.ask(ctx, request{method: http.MethodGet, path: path, limit: requestTimeout, use: read}, skip)
 }
 
 // wholeLines is bufio.ScanLines without a last line that was cut off.

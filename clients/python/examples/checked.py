@@ -10,11 +10,11 @@ from pathlib import Path
 from worker import Worker
 
 
-async def work(key: str, epoch: int) -> None:
+async def work(key: str, index: int | None, epoch: int) -> None:
     await asyncio.sleep(0.05)
     if name := os.environ.get("VREPLICA_WORK_LOG"):
         with Path(name).open("a") as log:  # noqa: ASYNC230 (a line, and closed at once)
-            log.write(json.dumps({"share": key, "epoch": epoch}) + "\n")
+            log.write(json.dumps({"share": key, "index": index, "epoch": epoch}) + "\n")
 
 
 if __name__ == "__main__":

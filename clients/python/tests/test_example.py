@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import looptime
 import pytest
 
 from vreplica_adapter.testing import FakeScheduler
@@ -37,10 +39,12 @@ class Pieces:
     def __init__(self) -> None:
         self.begun: list[tuple[str, int]] = []
         self.ended: list[tuple[str, int]] = []
+        self.indexes: list[int | None] = []
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    async def work(self, key: str, epoch: int) -> None:
+    async def work(self, key: str, index: int | None, epoch: int) -> None:
+        self.indexes.append(index)
         self.begun.append((key, epoch))
         await self.goes_on.wait()
         await asyncio.sleep(0.001)
@@ -49,7 +53,7 @@ class Pieces:
 
 def test_it_has_forty_lines_and_the_readme_starts_with_them():
     text = EXAMPLE.read_text()
-    assert len(text.splitlines()) <= 42
+    assert sum(1 for line in text.splitlines() if line) <= 40
     shown = re.search(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
     assert shown is not None
     assert shown[1] == text
@@ -94,8 +98,9 @@ async def test_a_drain_that_is_taken_back_loses_no_piece_of_work_either():
         pod.drain(ORDERS)
         await pod.until(lambda said: ORDERS in said.draining)
         pod.assign(ORDERS, vreplicas=2, epoch=8)
-        await pod.serving(ORDERS)
+        await pod.until(lambda said: ORDERS in said.busy)
         pieces.goes_on.set()
+        await pod.serving(ORDERS)
         while (ORDERS, 8) not in pieces.ended:
             await asyncio.sleep(0)
         assert pieces.ended.count((ORDERS, 7)) == pieces.begun.count((ORDERS, 7))
@@ -108,7 +113,7 @@ import asyncio, sys
 sys.path[:0] = ["examples", "."]
 from worker import Worker
 
-async def work(key, epoch):
+async def work(key, index, epoch):
     await asyncio.sleep(0.01)
 
 asyncio.run(Worker(work).run())
@@ -148,3 +153,68 @@ async def test_a_worker_that_grows_works_on_without_a_second_loop():
         with pytest.raises(asyncio.CancelledError):
             await run
         assert loop.done()
+
+
+async def test_a_piece_of_work_is_for_one_of_the_indexes_that_are_here():
+    pieces = Pieces()
+    async with FakeScheduler() as scheduler:
+        pod = scheduler.pod("worker-0")
+        run = asyncio.create_task(the_worker(pieces.work).run(**the_pods(scheduler, pod)))
+        pod.assign(ORDERS, vreplicas=3, of=8, indexes=(0, 1, 5), epoch=7)
+        await pod.serving(ORDERS)
+        while len(pieces.ended) < 6:
+            await asyncio.sleep(0)
+        assert set(pieces.indexes) == {0, 1, 5}
+        pod.assign(ORDERS, vreplicas=2, of=8, indexes=(0, 1), epoch=7)
+        await pod.serving(ORDERS)
+        pieces.indexes.clear()
+        count = len(pieces.ended)
+        while len(pieces.ended) < count + 6:
+            await asyncio.sleep(0)
+        assert set(pieces.indexes) == {0, 1}
+        run.cancel()
+        await asyncio.wait([run])
+
+
+class Reports:
+    """An adapter that stays until it is let go, and the load that was reported to it."""
+
+    def __init__(self) -> None:
+        self.load: list[dict[str, float]] = []
+        self.ended = asyncio.Event()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def stopped(self) -> None:
+        await self.ended.wait()
+
+    def report_load(self, load: dict[str, float]) -> None:
+        self.load.append(load)
+
+
+def test_the_load_is_pieces_in_a_second_of_the_shares_that_are_here(monkeypatch):
+    async def run() -> list[dict[str, float]]:
+        reports = Reports()
+        worker = the_worker(None)
+        forever = asyncio.create_task(asyncio.sleep(1000))
+        worker.loops = {ORDERS: forever, "team-a/idle": forever}
+        monkeypatch.setitem(worker.run.__func__.__globals__, "Adapter", lambda **_: reports)
+        running = asyncio.create_task(worker.run())
+        worker.done[ORDERS] = 50
+        worker.done["team-a/gone"] = 50
+        await asyncio.sleep(10.5)
+        worker.done[ORDERS] = 20
+        await asyncio.sleep(10)
+        reports.ended.set()
+        await running
+        forever.cancel()
+        return reports.load
+
+    with closing(looptime.new_event_loop()) as loop:
+        reported = loop.run_until_complete(run())
+    idle = {"team-a/idle": 0.0}
+    assert reported == [{ORDERS: 5.0, **idle}, {ORDERS: 2.0, **idle}]

@@ -7,6 +7,7 @@ contract (docs/adapters.md) it breaks.
 ``listener``    a replica: TLS, the token, streams, and the faults of a service
 ``process``     the adapter's process
 ``worklog``     what the adapter really does, beside what it says
+``pools``       what rules begin with, and those of pools with leases and indexes
 ``rules``       what is played, a coroutine for each rule
 ``run``         all rules, some at a time, and their results
 ==============  ===================================================================================

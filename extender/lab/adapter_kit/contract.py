@@ -9,6 +9,7 @@ which they happened: the caller reads the work log before it takes an acknowledg
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from extender.lab.adapter_kit.worklog import Piece
 from extender.model.assignment import (
     Acknowledgement,
     AssignedShare,
@@ -17,6 +18,7 @@ from extender.model.assignment import (
     acknowledgement_from,
 )
 from extender.model.errors import InvalidObject
+from extender.model.indexes import indexes_from
 
 REVOKED_GRACE_S: Final = 0.5
 """How long work may go on after the adapter has acknowledged that a share is gone: its end and the
@@ -43,8 +45,8 @@ class Contract:
         """The last acknowledgement that was taken."""
         self.violations: list[str] = []
         self._said_at = 0.0
-        self._epochs: dict[str, int] = {}
-        """The epoch under which each share was last seen to be worked on."""
+        self._epochs: dict[tuple[str, int | None], int] = {}
+        """The epoch under which each index of each share was last seen to be worked on."""
 
     def tell(self, assignment: Assignment) -> None:
         """Take that the adapter is told ``assignment`` from now on."""
@@ -86,36 +88,40 @@ class Contract:
         self.said, self._said_at = said, now
         return Answer(200, {"generation": said.generation, "stored": True})
 
-    def work(self, key: str, epoch: int, now: float) -> None:
+    def work(self, piece: Piece, now: float) -> None:
         """Take that a piece of work was done for a share."""
-        before = self._epochs.get(key)
-        self._epochs[key] = epoch
-        if not self._may_work(key, epoch, before, now):
-            self.violate(f"it works on {key} with epoch {epoch}, {self._why(key)}")
+        key, epoch, index = piece.key, piece.epoch, piece.index
+        before = self._epochs.get((key, index))
+        if self._may_work(piece, before, now):
+            self._epochs[key, index] = epoch
+        else:
+            of_index = "" if index is None else f" index {index} of"
+            self.violate(f"it works on{of_index} {key} with epoch {epoch}, {self._why(key)}")
 
-    def _may_work(self, key: str, epoch: int, before: int | None, now: float) -> bool:
+    def _may_work(self, piece: Piece, before: int | None, now: float) -> bool:
         from_generation = self.said.generation if self.said is not None else -1
         for generation in sorted(self._told):
-            share = self._told[generation].shares.get(key)
+            share = self._told[generation].shares.get(piece.key)
             if generation < from_generation:
                 continue
             if generation > from_generation:
-                if share is not None and _asks_for_work(share, epoch):
+                if share is not None and _asks_for_work(share, piece):
                     return True
-            elif self._may_work_as_said(key, share, epoch, before, now):
+            elif self._may_work_as_said(share, piece, before, now):
                 return True
         return False
 
     def _may_work_as_said(
-        self, key: str, share: AssignedShare | None, epoch: int, before: int | None, now: float
+        self, share: AssignedShare | None, piece: Piece, before: int | None, now: float
     ) -> bool:
         """By the assignment that was acknowledged last."""
         assert self.said is not None
+        key, epoch = piece.key, piece.epoch
         if share is None:
             return epoch == before and now <= self._said_at + REVOKED_GRACE_S
         if key in self.said.drained:
             return False
-        if _asks_for_work(share, epoch):
+        if _asks_for_work(share, piece):
             return True
         is_changing = key in self.said.busy or key not in self.said.serving
         return share.state is ShareState.SERVE and is_changing and epoch == before
@@ -126,7 +132,8 @@ class Contract:
             return "which is not assigned to it"
         if self.said is not None and key in self.said.drained:
             return "of which it has said that it is drained"
-        return f"which it was told to {share.state.lower()} with epoch {share.epoch}"
+        which = f" the indexes {share.indexes}" if share.indexes else ""
+        return f"which it was told to {share.state.lower()}{which} with epoch {share.epoch}"
 
     def _refuse(self, status: int, problem: str) -> Answer:
         self.violate(problem)
@@ -138,5 +145,9 @@ class Contract:
             self.violations.append(problem)
 
 
-def _asks_for_work(share: AssignedShare, epoch: int) -> bool:
-    return share.state is not ShareState.PREPARE and share.epoch == epoch
+def _asks_for_work(share: AssignedShare, piece: Piece) -> bool:
+    if share.state is ShareState.PREPARE or share.epoch != piece.epoch:
+        return False
+    if piece.index is None or not share.indexes:
+        return True
+    return piece.index >= 0 and indexes_from(share.indexes) >> piece.index & 1 == 1

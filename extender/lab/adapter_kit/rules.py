@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from extender.lab.adapter_kit.contract import Answer
-from extender.lab.adapter_kit.listener import ACKNOWLEDGE, ASSIGNMENT
+from extender.lab.adapter_kit.listener import ACKNOWLEDGE
+from extender.lab.adapter_kit.pools import (
+    DRAIN_S,
+    NO_WORK_LOG,
+    ORDERS,
+    begin,
+    indexes,
+    keeps_lease,
+)
 from extender.lab.adapter_kit.stage import CannotTell, RuleBroken, Stage
 from extender.model.assignment import AssignedShare, Assignment
 
-ORDERS, CLICKS = "team-a/orders", "team-b/clicks"
-DRAIN_S: Final = 10.0
-"""Until a deadline."""
-NO_WORK_LOG: Final = "the adapter writes no work log ($VREPLICA_WORK_LOG), so nobody sees its work"
-LEASE_S: Final = 3.0
+CLICKS: Final = "team-b/clicks"
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -31,14 +35,6 @@ async def serves(stage: Stage) -> None:
     await stage.serving(CLICKS)
     await stage.works(ORDERS, 7)
     await stage.works(CLICKS, 9)
-
-
-async def begin(stage: Stage) -> None:
-    """Start the adapter with one share that it serves."""
-    stage.serve(ORDERS)
-    await stage.start()
-    await stage.serving(ORDERS, stage.patience.start_s)
-    await stage.works(ORDERS)
 
 
 async def prepares(stage: Stage) -> None:
@@ -281,30 +277,6 @@ async def ends_well(stage: Stage) -> None:
         raise RuleBroken("exit status 0 after SIGTERM", f"{stage.process.exit_status}")
 
 
-async def keeps_lease(stage: Stage) -> None:
-    """An exclusive pool: the lease is renewed, and work ends with it."""
-    stage.lease_s = LEASE_S
-    await begin(stage)
-    if not stage.log.is_used:
-        raise CannotTell(NO_WORK_LOG)
-    await stage.meanwhile(LEASE_S, "the adapter serving on while its lease is renewed")
-    await stage.works(ORDERS)
-    down = Answer(503, {"error": "this is a test"}, 1)
-    stage.desk.faults.update({ASSIGNMENT: down, ACKNOWLEDGE: down})
-    stage.desk.send(None)
-    await stage.meanwhile(LEASE_S, "the adapter running on")
-    before = stage.log.count(ORDERS)
-    await stage.meanwhile(1.0, "the adapter running on")
-    if count := stage.log.count(ORDERS) - before:
-        raise RuleBroken(
-            f"no work on {ORDERS} once the lease of {LEASE_S:g} s has run out",
-            f"{count} pieces of work in the second after it",
-        )
-    stage.desk.faults.clear()
-    stage.serve(ORDERS, vreplicas=3, epoch=8)
-    await stage.works(ORDERS, 8)
-
-
 REQUESTS_WHILE_REFUSED_MAX: Final = 6
 """In 2 s: both replicas may be asked, and a wait for the one does not hold for the other."""
 REQUESTS_WITHOUT_NEWS_MAX: Final = 4
@@ -327,6 +299,7 @@ RULES: Final = (
     Rule("drains", "lets go by the deadline, says so once it is true, and serves the rest", drains),
     Rule("stops", "ends the work on a share that is taken away", stops),
     Rule("grows", "serves on when the number of vreplicas changes", grows),
+    Rule("indexes", "serves the indexes that it is told, and keeps those that stay", indexes),
     Rule("fences", "works with the new epoch on a share that comes back", fences),
     Rule("newer-wins", "follows the newest generation while it is busy with another", newer_wins),
     Rule("ignores-older", "never acts on a generation older than it has seen", ignores_older),

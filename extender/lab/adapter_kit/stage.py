@@ -20,6 +20,7 @@ from extender.lab.adapter_kit.listener import Desk, Replica
 from extender.lab.adapter_kit.process import AdapterProcess
 from extender.lab.adapter_kit.worklog import WorkLog
 from extender.model.assignment import AssignedShare, Assignment, ShareState
+from extender.model.indexes import indexes_from
 from webhook.x509 import Pair, certificates_in, new_authority, new_serving
 
 POD: Final = "adapters/kit-0"
@@ -138,6 +139,11 @@ class Stage:
         """Tell the adapter to serve."""
         self.tell(key, AssignedShare(vreplicas, 1, 8, epoch), send=send)
 
+    def serve_indexes(self, key: str, indexes: str, epoch: int) -> None:
+        """Tell the adapter to serve these, in a pool with ``identity: Indexed``."""
+        count = indexes_from(indexes).bit_count()
+        self.tell(key, AssignedShare(count, 1, 8, epoch, indexes=indexes))
+
     def prepare(self, key: str, vreplicas: int = 2, epoch: int = 7) -> None:
         """Tell the adapter to get ready."""
         share = AssignedShare(vreplicas, 1, 8, epoch, ShareState.PREPARE, peer="kit-1")
@@ -179,8 +185,8 @@ class Stage:
     def look(self) -> None:
         """Take what is new in the work log."""
         now = asyncio.get_running_loop().time()
-        for key, epoch in self.log.read(self.contract.violate):
-            self.contract.work(key, epoch, now)
+        for piece in self.log.read(self.contract.violate):
+            self.contract.work(piece, now)
 
     async def start(self) -> None:
         """Start the command. Raises OSError."""
@@ -263,16 +269,20 @@ class Stage:
             within_s,
         )
 
-    async def works(self, key: str, epoch: int | None = None) -> None:
+    async def works(self, key: str, epoch: int | None = None, index: int | None = None) -> None:
         """Wait for a piece of work from now on; for nothing if the adapter writes no work log.
         Raises RuleBroken.
         """
         if not self.log.is_used:
             await self._wait_for_the_log()
         if self.log.is_used:
-            count = self.log.count(key, epoch)
+            count = self.log.count(key, epoch, index)
+            of_index = "" if index is None else f"index {index} of "
             of_epoch = "" if epoch is None else f" with epoch {epoch}"
-            await self.until(lambda: self.log.count(key, epoch) > count, f"work on {key}{of_epoch}")
+            await self.until(
+                lambda: self.log.count(key, epoch, index) > count,
+                f"work on {of_index}{key}{of_epoch}",
+            )
 
     async def _wait_for_the_log(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,16 +4,28 @@ An adapter that is checked appends a line to ``$VREPLICA_WORK_LOG`` for each pie
 epoch that the piece would carry to an outside system::
 
     {"share": "team-a/orders", "epoch": 7}
+
+In a pool with ``identity: Indexed`` a line also has the ``index`` that the piece was for.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 READ_BYTES_MAX: Final = 1024 * 1024
 """Of one look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of work. ``index``: None if the adapter does not say it."""
+
+    key: str
+    epoch: int
+    index: int | None = None
 
 
 class WorkLog:
@@ -22,23 +34,28 @@ class WorkLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
-        self._counts: Counter[tuple[str, int]] = Counter()
+        self._counts: Counter[Piece] = Counter()
 
     @property
     def is_used(self) -> bool:
         """Whether a piece of work has been seen."""
         return bool(self._counts)
 
-    def count(self, key: str, epoch: int | None = None) -> int:
-        """Pieces of work on a share so far, of an epoch or of all."""
+    @property
+    def has_indexes(self) -> bool:
+        """Whether a piece of work has said its index."""
+        return any(piece.index is not None for piece in self._counts)
+
+    def count(self, key: str, epoch: int | None = None, index: int | None = None) -> int:
+        """Pieces of work on a share so far, of an epoch and an index or of all."""
         return sum(
             count
-            for (of, with_epoch), count in self._counts.items()
-            if of == key and epoch in {None, with_epoch}
+            for piece, count in self._counts.items()
+            if piece.key == key and epoch in {None, piece.epoch} and index in {None, piece.index}
         )
 
-    def read(self, complain: Callable[[str], None]) -> Iterator[tuple[str, int]]:
-        """Yield share and epoch of each new line. ``complain`` hears of lines that are none."""
+    def read(self, complain: Callable[[str], None]) -> Iterator[Piece]:
+        """Yield the piece of each new line. ``complain`` hears of lines that are none."""
         try:
             with self.path.open("rb") as log:
                 log.seek(self._offset)
@@ -50,9 +67,14 @@ class WorkLog:
         for line in whole.splitlines():
             try:
                 fields = json.loads(line)
-                key, epoch = str(fields["share"]), int(fields["epoch"])
-            except (ValueError, TypeError, KeyError):
+                index = fields.get("index")
+                piece = Piece(
+                    str(fields["share"]),
+                    int(fields["epoch"]),
+                    None if index is None else int(index),
+                )
+            except (ValueError, TypeError, KeyError, AttributeError):
                 complain(f"a line of its work log cannot be read: {line[:80]!r}")
                 continue
-            self._counts[key, epoch] += 1
-            yield key, epoch
+            self._counts[piece] += 1
+            yield piece

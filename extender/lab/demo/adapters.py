@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from extender.kube.api import PODS, Api, ListOptions, Obj
 from extender.lab.demo.local import AdapterAccess
@@ -33,6 +33,10 @@ PIECE_S: Final = 0.25
 GRACE_S: Final = 2.0
 
 
+WorkOn: TypeAlias = Callable[[str, int | None, int], Awaitable[None]]
+"""vpod, index of the vreplica (None without indexes), epoch."""
+
+
 class Worker(Protocol):
     """The example's class."""
 
@@ -40,7 +44,7 @@ class Worker(Protocol):
         """Be the adapter of one pod until cancelled."""
 
 
-def load_worker() -> Callable[[Callable[[str, int], Awaitable[None]]], Worker] | None:
+def load_worker() -> Callable[[WorkOn], Worker] | None:
     """Return the example's class; None if the library's source is not there."""
     library = find_spec(LIBRARY)
     if library is None or library.origin is None:
@@ -69,7 +73,7 @@ class Work:
         """Forget the pauses so far."""
         self.longest_pause_s = 0.0
 
-    async def piece(self, vpod: str, _epoch: int) -> None:
+    async def piece(self, vpod: str, _index: int | None, _epoch: int) -> None:
         """Do one piece for a vpod."""
         if (since := self._stopped_at.pop(vpod, None)) is not None:
             self.longest_pause_s = max(self.longest_pause_s, self._clock() - since)
@@ -88,7 +92,7 @@ class DemoAdapters:
 
     def __init__(
         self,
-        worker: Callable[[Callable[[str, int], Awaitable[None]]], Worker],
+        worker: Callable[[WorkOn], Worker],
         access: AdapterAccess,
     ) -> None:
         # One that is killed would tell of each share that it has not let go.

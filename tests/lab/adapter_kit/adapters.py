@@ -69,7 +69,19 @@ class Adapter:
     def work(self) -> None:
         with WORK_LOG.open("a") as log:
             for key, epoch in self.serving.items():
-                log.write(json.dumps({"share": key, "epoch": epoch}) + "\n")
+                for index in self.indexes(key):
+                    log.write(json.dumps({"share": key, "index": index, "epoch": epoch}) + "\n")
+
+    def indexes(self, key: str) -> list[int | None]:
+        return self.told_indexes(key)
+
+    def told_indexes(self, key: str) -> list[int | None]:
+        ranges = self.told["shares"].get(key, {}).get("indexes", "")
+        found: list[int | None] = []
+        for each in ranges.split(",") if ranges else ():
+            first, _, last = each.partition("-")
+            found.extend(range(int(first), int(last or first) + 1))
+        return found or [None]
 
     async def working(self) -> None:
         while True:
@@ -306,8 +318,70 @@ class KeepsTheToken(Adapter):
         return self.token
 
 
-WRONG: tuple[type[Adapter], ...] = tuple(Adapter.__subclasses__())
-ADAPTERS: dict[str, type[Adapter]] = {"Adapter": Adapter}
+class CountsItsIndexes(Adapter):
+    """It serves as many as it is told, from 0 on."""
+
+    def indexes(self, key: str) -> list[int | None]:
+        told = self.told_indexes(key)
+        return [*range(len(told))] if told != [None] else told
+
+
+class KeepsIndexesThatHaveGone(Adapter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.had: set[int | None] = set()
+
+    def indexes(self, key: str) -> list[int | None]:
+        self.had |= set(self.told_indexes(key))
+        return [*self.had]
+
+
+class DropsIndexesThatStay(Adapter):
+    """After a change it serves only what is new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[int | None] = []
+        self.last: list[int | None] = []
+
+    def indexes(self, key: str) -> list[int | None]:
+        told = self.told_indexes(key)
+        if told != self.last:
+            self.before, self.last = self.last, told
+        return [index for index in told if index is None or index not in self.before]
+
+
+class KnowsNoIndexes(Adapter):
+    """It is right in pools whose vreplicas are alike."""
+
+    def indexes(self, key: str) -> list[int | None]:
+        return [None]
+
+
+class EndsAtSigterm(Adapter):
+    """It lets go when the file ``drain`` is there, and then creates ``drained``. SIGTERM ends it at
+    once: docs/adapters.md has the ``preStop`` hook for it.
+    """
+
+    def sigterm(self, stopped: asyncio.Event) -> None:
+        os._exit(0)
+
+    def follow(self) -> None:
+        self.ending = (FOLDER / "drain").exists()
+        super().follow()
+
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        answered = await super().say(session, said)
+        if answered[0] == 200 and set(said["drained"]) == set(self.told["shares"]):
+            (FOLDER / "drained").touch()
+        return answered
+
+
+RIGHT: tuple[type[Adapter], ...] = (Adapter, KnowsNoIndexes, EndsAtSigterm)
+WRONG: tuple[type[Adapter], ...] = tuple(
+    each for each in Adapter.__subclasses__() if each not in RIGHT
+)
+ADAPTERS: dict[str, type[Adapter]] = {right.__name__: right for right in RIGHT}
 ADAPTERS.update({wrong.__name__: wrong for wrong in WRONG})
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 keeps the contract.
 """
 
+import asyncio
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from extender.lab.adapter_kit.pools import ORDERS, begin
 from extender.lab.adapter_kit.rules import RULES
 from extender.lab.adapter_kit.run import Kit, Outcome, Result
-from extender.lab.adapter_kit.stage import Patience
-from tests.lab.adapter_kit.adapters import ADAPTERS, Adapter
+from extender.lab.adapter_kit.stage import Authority, Patience, stage
+from tests.lab.adapter_kit.adapters import ADAPTERS, RIGHT
 
 SHORT = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0)
 WRONG = {
@@ -33,6 +35,9 @@ WRONG = {
     "StopsWithoutTheService": ("serves-on", ""),
     "NeverReadsTheFile": ("reads-file", ""),
     "KeepsTheToken": ("rereads-token", ""),
+    "CountsItsIndexes": ("indexes", "index 2 of team-a/orders.*the indexes 0-1,5 with epoch 7"),
+    "KeepsIndexesThatHaveGone": ("indexes", "index 0 of team-a/orders.*the indexes 1,5"),
+    "DropsIndexesThatStay": ("indexes", "acknowledged generation 43"),
 }
 """By name: the rule that it breaks, and a pattern of what is seen."""
 REPOSITORY = Path(__file__).parents[3]
@@ -63,7 +68,7 @@ def broken(results: dict[str, Result]) -> dict[str, str]:
 
 
 def test_each_wrong_adapter_has_its_row():
-    assert set(WRONG) == set(ADAPTERS) - {Adapter.__name__}
+    assert set(WRONG) == set(ADAPTERS) - {right.__name__ for right in RIGHT}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -79,6 +84,34 @@ async def test_a_small_adapter_without_the_library_keeps_all_rules():
     results = await played(program("Adapter"))
     assert broken(results) == {}
     assert all(result.work_was_seen for result in results.values())
+
+
+async def test_an_adapter_that_knows_no_indexes_is_not_judged_by_them():
+    results = await played(program("KnowsNoIndexes"), "serves", "indexes", patience=SHORT)
+    assert results["serves"].outcome is Outcome.KEPT
+    assert results["indexes"].outcome is Outcome.SKIPPED
+    assert "for pools without indexes" in results["indexes"].seen
+
+
+async def test_the_pre_stop_hook_of_the_page_waits_until_the_adapter_has_let_go(tmp_path):
+    shown = re.search(
+        r"command: \[sh, -c, \"(.*)\"\]", (REPOSITORY / "docs/adapters.md").read_text()
+    )
+    assert shown is not None
+    folder = tmp_path / "pod"
+    async with stage(program("EndsAtSigterm"), folder, Authority(tmp_path), SHORT) as played:
+        await begin(played)
+        hook = await asyncio.create_subprocess_exec(
+            "sh", "-c", shown[1].replace("/tmp/", f"{folder}/")
+        )
+        async with asyncio.timeout(5):
+            assert await hook.wait() == 0
+        assert played.has_said({"drained": [ORDERS]})
+        played.process.terminate()
+        async with asyncio.timeout(5):
+            while played.process.exit_status is None:  # noqa: ASYNC110 (a process)
+                await asyncio.sleep(0.02)
+        played.must_be_right("no work once the hook has returned")
 
 
 @pytest.mark.timeout(90)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from extender.lab.adapter_kit.contract import REVOKED_GRACE_S, Contract
+from extender.lab.adapter_kit.worklog import Piece
 from extender.model.assignment import AssignedShare, Assignment, ShareState
 
 ORDERS = "team-a/orders"
@@ -19,18 +20,19 @@ class Told:
         self.generation = 40
         self.tell()
 
-    def tell(self, state: ShareState | None = None, epoch: int = 7) -> None:
+    def tell(self, state: ShareState | None = None, epoch: int = 7, indexes: str = "") -> None:
         self.generation += 1
-        shares = {} if state is None else {ORDERS: AssignedShare(2, 1, 8, epoch, state)}
+        share = AssignedShare(2, 1, 8, epoch, state or ShareState.SERVE, indexes=indexes)
+        shares = {} if state is None else {ORDERS: share}
         self.contract.tell(Assignment(self.generation, "adapters/kit-0", UID, shares))
 
     def hear(self, generation: int | None = None, uid: str = UID, **lists: list[str]) -> int:
         said = {"uid": uid, "generation": generation or self.generation, **lists}
         return self.contract.hear(json.dumps(said).encode(), now=10.0).status
 
-    def works(self, epoch: int = 7, now: float = 10.0) -> list[str]:
+    def works(self, epoch: int = 7, now: float = 10.0, index: int | None = None) -> list[str]:
         """The violations after a piece of work."""
-        self.contract.work(ORDERS, epoch, now)
+        self.contract.work(Piece(ORDERS, epoch, index), now)
         return self.contract.violations
 
 
@@ -81,6 +83,26 @@ def test_after_sigterm_what_is_told_to_serve_may_be_drained_and_then_is(told):
     told.tell(ShareState.SERVE)
     assert told.hear(drained=[ORDERS]) == 200
     assert "said that it is drained" in told.works()[0]
+
+
+def test_an_index_that_goes_may_be_worked_on_until_the_adapter_says_that_it_is_done(told):
+    told.tell(ShareState.SERVE, indexes="0,5")
+    told.hear(serving=[ORDERS])
+    assert told.works(index=5) == []
+    told.tell(ShareState.SERVE, indexes="0-1")
+    told.hear(serving=[ORDERS], busy=[ORDERS])
+    assert told.works(index=5) == []
+    assert told.works(index=1) == []
+    told.hear(serving=[ORDERS])
+    assert "index 5 of team-a/orders with epoch 7" in told.works(index=5)[0]
+
+
+@pytest.mark.parametrize("index", [-1, 1, 9_999_999_999])
+def test_an_index_that_was_never_told_is_wrong_while_the_share_changes_too(told, index):
+    told.tell(ShareState.SERVE, indexes="0,5")
+    told.hear(serving=[ORDERS], busy=[ORDERS])
+    assert told.works(index=0) == []
+    assert f"index {index} of" in told.works(index=index)[0]
 
 
 @pytest.mark.parametrize(

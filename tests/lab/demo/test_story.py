@@ -98,13 +98,13 @@ def test_a_pause_is_from_the_last_piece_to_the_next_one_of_anybody():
 
     async def run() -> Work:
         work = Work(lambda: now[0])
-        one, other = work.piece("v", 1), work.piece("v", 2)
+        one, other = work.piece("v", None, 1), work.piece("v", None, 2)
         first = asyncio.create_task(one)
         await asyncio.sleep(0)
         now[0] = 1.0
         await asyncio.gather(first, other)
         now[0] = 4.5
-        await work.piece("v", 3)
+        await work.piece("v", None, 3)
         return work
 
     work = asyncio.run(run())

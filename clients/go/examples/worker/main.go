@@ -6,7 +6,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"log"
 	"os"
 	"os/signal"
@@ -17,6 +17,8 @@ import (
 	"vreplica.dev/scheduler/adapter"
 )
 
+const loadEvery = 10 * time.Second
+
 // worker has a loop for each share that is served.
 type worker struct {
 	mu    sync.Mutex
@@ -24,76 +26,143 @@ type worker struct {
 	log   *os.File
 }
 
+// loop works on one share. worker.mu guards what changes.
 type loop struct {
 	ended  chan struct{}
 	cancel context.CancelFunc
+	// round is closed when the pieces of work that are under way are done.
+	round chan struct{}
+	// done counts pieces since the load was reported last.
+	done int
 }
 
-func (w *worker) serve(_ context.Context, share *adapter.Share) error {
+// serve begins to work, or returns when the work under way is as the share is now.
+func (w *worker) serve(ctx context.Context, share *adapter.Share) error {
+	w.mu.Lock()
+	running := w.loops[share.Key]
+	if running == nil || running.isOver() {
+		inner, cancel := context.WithCancel(context.Background())
+		running = &loop{ended: make(chan struct{}), cancel: cancel}
+		w.loops[share.Key] = running
+		go w.run(inner, share, running)
+	}
+	round := running.round
+	w.mu.Unlock()
+	if round == nil {
+		return nil
+	}
+	return wait(ctx, round)
+}
+
+func (w *worker) run(ctx context.Context, share *adapter.Share, running *loop) {
+	for {
+		told, goesOn := w.begin(ctx, share, running)
+		if !goesOn {
+			return
+		}
+		pieces := w.work(ctx, share.Key, told)
+		w.mu.Lock()
+		running.done += pieces
+		close(running.round)
+		w.mu.Unlock()
+	}
+}
+
+// begin begins a round, or ends the loop. Under mu, so that serve sees a round of the words before, or none.
+func (w *worker) begin(ctx context.Context, share *adapter.Share, running *loop) (adapter.Told, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if running := w.loops[share.Key]; running != nil {
-		select {
-		case <-running.ended:
-		default:
-			return nil
-		}
+	told := share.Told()
+	if ctx.Err() != nil || told.State != adapter.Serve || !share.StillMine(told.Epoch) {
+		close(running.ended)
+		return told, false
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	started := &loop{ended: make(chan struct{}), cancel: cancel}
-	w.loops[share.Key] = started
-	go func() {
-		defer close(started.ended)
-		for {
-			told := share.Told()
-			if ctx.Err() != nil || told.State != adapter.Serve || !share.StillMine(told.Epoch) {
-				return
-			}
-			w.work(ctx, share.Key, told)
-		}
-	}()
-	return nil
+	running.round = make(chan struct{})
+	return told, true
 }
 
-func (w *worker) work(ctx context.Context, key string, told adapter.Told) {
+// work does one piece for each vreplica, and returns how many.
+func (w *worker) work(ctx context.Context, key string, told adapter.Told) int {
 	select {
 	case <-ctx.Done():
-		return
+		return 0
 	case <-time.After(50 * time.Millisecond):
 	}
-	if w.log != nil {
-		fmt.Fprintf(w.log, "{\"share\": %q, \"epoch\": %d}\n", key, told.Epoch)
+	if told.Indexes == "" {
+		for range told.VReplicas {
+			w.write(map[string]any{"share": key, "epoch": told.Epoch})
+		}
+	}
+	for index := range told.Indexes.All() {
+		w.write(map[string]any{"share": key, "index": index, "epoch": told.Epoch})
+	}
+	return told.VReplicas
+}
+
+func (w *worker) write(piece map[string]any) {
+	if w.log == nil {
+		return
+	}
+	line, err := json.Marshal(piece)
+	if err == nil {
+		_, err = w.log.Write(append(line, '\n'))
+	}
+	if err != nil {
+		log.Print(err)
 	}
 }
 
-// drain waits until the piece of work that is under way is done.
+// drain waits until the pieces of work that are under way are done.
 func (w *worker) drain(ctx context.Context, share *adapter.Share) error {
-	if running := w.take(share, false); running != nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-running.ended:
-		}
+	w.mu.Lock()
+	running := w.loops[share.Key]
+	w.mu.Unlock()
+	if running == nil {
+		return nil
 	}
-	return nil
+	return wait(ctx, running.ended)
 }
 
 func (w *worker) stop(_ context.Context, share *adapter.Share) error {
-	if running := w.take(share, true); running != nil {
+	w.mu.Lock()
+	running := w.loops[share.Key]
+	delete(w.loops, share.Key)
+	w.mu.Unlock()
+	if running != nil {
 		running.cancel()
 		<-running.ended
 	}
 	return nil
 }
 
-func (w *worker) take(share *adapter.Share, remove bool) *loop {
+// load returns the pieces of work in a second of each share, since the last call.
+func (w *worker) load(period time.Duration) map[string]float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	running := w.loops[share.Key]
-	if remove {
-		delete(w.loops, share.Key)
+	found := map[string]float64{}
+	for key, running := range w.loops {
+		found[key] = float64(running.done) / period.Seconds()
+		running.done = 0
 	}
-	return running
+	return found
+}
+
+func (l *loop) isOver() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func wait(ctx context.Context, over <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over:
+		return nil
+	}
 }
 
 func main() {
@@ -111,6 +180,11 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
+	go func() {
+		for range time.Tick(loadEvery) {
+			follows.ReportLoad(w.load(loadEvery))
+		}
+	}()
 	if err := follows.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
