@@ -10,13 +10,13 @@ _CACHES = "extender/engine/cache/caches.py"
 _STATE = "extender/engine/state/pool_state.py"
 _PODS = "extender/engine/state/pool_pods.py"
 _CLAIMS = "extender/engine/pods/claims.py"
-_BYTES = "tests/engine/pods/test_ledger_shares.py::"
+_BYTES = "tests/engine/pods/test_tenant_room.py::"
 _PLAN = "extender/engine/placing/plan.py"
 _BURST = "extender/engine/placing/burst.py"
 _BURSTS = "tests/engine/placing/test_burst.py::"
 _DOWN = "extender/engine/scaling/scale_down.py"
 _SCALER = "extender/service/pools/pool_scaler.py"
-_CLOSED = "extender/service/pools/draining_ordinals.py"
+_CLOSED = "extender/service/pools/closed_ordinals.py"
 _DOUBTS = "tests/service/pools/test_pool_scaler.py::test_"
 _AFTER = "tests/engine/cache/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/engine/cache/test_assume.py::TestBeforeAWrite::"
@@ -215,14 +215,14 @@ POOL_STATE = (
     Mutant(
         "a namespace may take all bytes of a ledger",
         _STATE,
-        "return self.open_to(self.room, vpod_key) if self.shares.spent else self.room",
+        "return self.open_to(self.room, vpod_key) if self.tenant_room.spent else self.room",
         "return self.room",
         "long names keep every other tenant out of a pod",
         (f"{_BYTES}test_it_goes_where_its_share_is_not_spent",),
     ),
     Mutant(
         "a namespace does not get its share back",
-        "extender/engine/pods/ledger_shares.py",
+        "extender/engine/pods/tenant_room.py",
         "elif left := known.get(tenant, 0) + change:",
         "elif left := known.get(tenant, 0) + abs(change):",
         "incremental is not rebuilt: it would wait for ever",
@@ -656,7 +656,7 @@ SCALE_DOWN = (
         "self._useless_in == 1",
         "two statuses in each 64 periods, for as long as a vpod waits (seed 206268750)",
         (
-            "tests/service/pools/test_draining_ordinals.py::"
+            "tests/service/pools/test_closed_ordinals.py::"
             "test_useless_closings_end_until_what_is_asked_for_has_changed",
         ),
     ),

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from extender.engine.pods.bits import bits
 from extender.engine.pods.bound_pods import BoundPods, Location
 from extender.engine.pods.claims import PodClaims
-from extender.engine.pods.ledger_shares import LedgerShares
+from extender.engine.pods.tenant_room import TenantRoom
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
@@ -70,7 +70,7 @@ class PoolPods:
         closed only because an earlier scale-down may still be under way and remove them. ``down``:
         those whose pods are down (``PodClaims.down``).
         """
-        self.shares = LedgerShares()
+        self.tenant_room = TenantRoom()
         self.abandoned: frozenset[str] = frozenset()
         """Pods that were not Ready for longer than rescheduleAfterSeconds. What they have is placed
         elsewhere.
@@ -223,7 +223,7 @@ class PoolPods:
         self.revision += 1
         self.by_ordinal = {}
         self.schedulable = self.room = self.down = 0
-        self.shares.clear()
+        self.tenant_room.clear()
         self.zones, self.nodes, self.free_by_zone = {}, {}, {}
         for pod in list(self.pods.values()):
             pod.location, pod.counted_free = ("", ""), 0
@@ -335,7 +335,7 @@ class PoolPods:
             and state.name == f"{self.stateful_set.name}-{state.ordinal}"
         ):
             self.by_ordinal[state.ordinal] = state
-            self.shares.mark(state, state.ordinal)
+            self.tenant_room.mark(state, state.ordinal)
 
     def indexed_ordinal(self, state: PodClaims) -> int | None:
         """The ordinal by which ``by_ordinal`` has the pod. None if its name is not that of the

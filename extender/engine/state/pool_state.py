@@ -2,8 +2,8 @@
 rebuilds it.
 
 It adds to ``PoolPods`` what vpods ask for and have. Only ``_claim`` and ``_add_claim`` change the
-sums of a pod's claims. ``shares`` has, by tenant, the pods on which that tenant gets no further
-ledger entry.
+sums of a pod's claims. ``tenant_room`` has, by tenant, the pods on which that tenant gets no
+further ledger entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ class PoolState(PoolPods):
         super().__init__(key, topology)
         self.profile: Profile = DEFAULT_PROFILE
         self.vpods: dict[str, VPod] = {}
-        self.placements: dict[str, dict[str, Claim]] = {}
+        self.claims_by_vpod: dict[str, dict[str, Claim]] = {}
         """vpod key -> pod name -> its claim there, the same object as in ``PodClaims.claims``."""
         self.unplaced: dict[str, None] = {}
         """vpods with fewer vreplicas placed than wanted, in the order in which that was noticed."""
@@ -67,11 +67,11 @@ class PoolState(PoolPods):
 
     def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
         """Pod name -> claim of one vpod, in no order."""
-        return self.placements.get(vpod_key, {})
+        return self.claims_by_vpod.get(vpod_key, {})
 
     def placed_of(self, vpod_key: str) -> dict[str, int]:
         """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
-        claims = self.placements.get(vpod_key)
+        claims = self.claims_by_vpod.get(vpod_key)
         if claims is None:
             return {}
         return {
@@ -87,7 +87,7 @@ class PoolState(PoolPods):
     def entries_of(self, vpod_key: str) -> int:
         """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
         own = 0
-        for name in self.placements.get(vpod_key, ()):
+        for name in self.claims_by_vpod.get(vpod_key, ()):
             if (ordinal := self.indexed_ordinal(self.pods[name])) is not None:
                 own |= 1 << ordinal
         return own
@@ -96,11 +96,11 @@ class PoolState(PoolPods):
         """``room`` without the pods on which the vpod's namespace has used up its share of the
         ledger. Pods that have an entry of the vpod stay.
         """
-        return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
+        return self.open_to(self.room, vpod_key) if self.tenant_room.spent else self.room
 
     def open_to(self, ordinals: int, vpod_key: str) -> int:
         """``ordinals`` without the pods that ``room_for`` leaves out."""
-        spent = self.shares.spent.get(tenant_of(vpod_key), 0) & ordinals
+        spent = self.tenant_room.spent.get(tenant_of(vpod_key), 0) & ordinals
         return ordinals & ~(spent & ~self.entries_of(vpod_key)) if spent else ordinals
 
     # -- changes from the API server ---------------------------------------------------------------
@@ -123,11 +123,12 @@ class PoolState(PoolPods):
         """A pod came, changed or went. The annotation of an unbound pod claims nothing."""
         name = (new or old or _neither()).name
         state = self._pod(name)
+        # The pod is gone or another one: remember its ledger until the ordinal's next pod is bound.
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
             state.last_ledger, state.last_ledger_old = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
-        self._stand(state, new, node)
+        self._set_pod(state, new, node)
         self._note_unbound(state)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
@@ -138,7 +139,7 @@ class PoolState(PoolPods):
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:
-            self._stand(state, state.pod, node)
+            self._set_pod(state, state.pod, node)
             self._refresh(state)
 
     def end_excuse(self, pod_name: str) -> None:
@@ -151,7 +152,7 @@ class PoolState(PoolPods):
             state.revision += 1
             self._refresh_served(state)
 
-    def _stand(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
+    def _set_pod(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
         down = state.down
         state.stand(pod, node)
         self._note_location(state.name)
@@ -181,9 +182,9 @@ class PoolState(PoolPods):
         key = (new or old or _neither_vpod()).key
         self.asked += _asks(self.vpods.get(key)) != _asks(new)
         if new is None:
-            # Keep what its ordinals were last seen to carry. A new vpod of the same name may
-            # publish it already, unseen by us, and a bind must cover that (I2). If a bind carries
-            # too much, that is corrected at once.
+            # ``last_ledger`` of its pods stays: a new vpod of the same name may publish that
+            # already, unseen by us, and a bind must cover it (I2). If a bind carries too much, that
+            # is corrected at once.
             self.vpods.pop(key, None)
         else:
             self.vpods[key] = new
@@ -251,7 +252,7 @@ class PoolState(PoolPods):
         """Release exactly the reservations of ``owner``. Later ones of another owner stay."""
         if self.observer is not None:
             self.observer.released(self.key, owner, vpod_key)
-        claims = self.placements.get(vpod_key, {})
+        claims = self.claims_by_vpod.get(vpod_key, {})
         nothing = reserving(None, None, 0.0)
         for name in list(claims):
             claim = claims.get(name)
@@ -267,7 +268,7 @@ class PoolState(PoolPods):
         """The (owner, vpod key) of all reservations, each once."""
         found = (
             (claim.owner, key)
-            for key, claims in self.placements.items()
+            for key, claims in self.claims_by_vpod.items()
             for claim in claims.values()
             if claim.reserved is not None
         )
@@ -280,7 +281,7 @@ class PoolState(PoolPods):
         self._forget_gone(now)
         stale = [
             (key, name)
-            for key, claims in self.placements.items()
+            for key, claims in self.claims_by_vpod.items()
             for name, claim in claims.items()
             if claim.reserved is not None and claim.expires_at <= now
         ]
@@ -340,9 +341,9 @@ class PoolState(PoolPods):
         state.ledger_bytes += size
         if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
             self._follow_shares(state, key, size)
-        claims = self.placements.get(key)
+        claims = self.claims_by_vpod.get(key)
         if claims is None:
-            self.placements[key] = {state.name: claim}
+            self.claims_by_vpod[key] = {state.name: claim}
         else:
             claims[state.name] = claim
         return claim
@@ -367,16 +368,16 @@ class PoolState(PoolPods):
         state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
         if was_crowded:
             self._follow_shares(state, key, -len(key) - SHARE_BYTES_MAX)
-        claims = self.placements[key]
+        claims = self.claims_by_vpod[key]
         del claims[state.name]
         if not claims:
-            del self.placements[key]
+            del self.claims_by_vpod[key]
 
     def _follow_shares(self, state: PodClaims, key: str, change: int) -> None:
-        """A ledger that is crowded (see ``LedgerShares``), or was, has got an entry of ``change``
+        """A ledger that is crowded (see ``TenantRoom``), or was, has got an entry of ``change``
         bytes, or lost it if negative.
         """
-        self.shares.entry_changed(state, self.indexed_ordinal(state), key, change)
+        self.tenant_room.entry_changed(state, self.indexed_ordinal(state), key, change)
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1

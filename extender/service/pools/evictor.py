@@ -1,6 +1,7 @@
 """``Evictor``: the leader's loop that moves vreplicas, period by period (DESIGN 5.5).
 
-Each pool has one task. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says
+Each pool has one task. It looks at the pool in each *period* (scaleDownPeriodSeconds) and whenever
+it is triggered. A *look* makes one plan after the other (``PoolMoves.turns``): ``plan_moves`` says
 what should move where. The mover, which is the placer, makes those moves that are still possible,
 between two of its batches. Each pool sets the limits:
 
@@ -56,7 +57,8 @@ class Mover(Protocol):
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
         """Make those moves of a pool that are still possible. Return those that were written,
-        perhaps with fewer vreplicas.
+        perhaps with fewer vreplicas, or were begun and wait for
+        adapters.
 
         Does not overlap with the pool's placing. Order of writes: destination ledger, status,
         source ledger.
@@ -108,8 +110,8 @@ class Evictor:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Move vreplicas in the bucket's pools until cancelled. A new leader waits one period, so
-        that placing comes first.
+        """Move vreplicas in the bucket's pools until cancelled. A new leader waits one period
+        unless something triggers it. Load always waits that long.
         """
         self._forget(bucket)
         try:
