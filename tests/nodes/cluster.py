@@ -48,7 +48,7 @@ VALUES: Final[Obj] = {
         "namespaces": [NAMESPACE],
         "allowedServiceAccounts": [f"{NAMESPACE}/{ROUTER}"],
     },
-    "rbac": {"rollouts": True},
+    "rbac": {"rollouts": True, "descheduling": True},
     # The nodes have a kube-scheduler that was built here, under the name of the published one.
     "kubeScheduler": {"image": {"digests": None}},
 }

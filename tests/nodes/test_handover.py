@@ -1,5 +1,5 @@
 """Real containers with the library hand over what they serve: what is lost meanwhile, by their own
-word, without and with ``spec.handoff.mode: Overlap``, and in rollouts.
+word, without and with ``spec.handoff.mode: Overlap``, in rollouts and under maintenance.
 """
 
 import asyncio
@@ -100,8 +100,7 @@ async def test_drains_and_a_scale_down_lose_nothing_where_shares_are_handed_over
         lost, took_s = await lost_in(workers, step, kept)
         measurements.add(f"{what}, `handoff.mode: {mode}`", f"{took_s:.1f} s", lost=lost)
         total += lost
-    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
-    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
+    await removed(workers)
     assert (total == 0) == (mode == "Overlap"), f"{total} vreplica-seconds were lost"
 
 
@@ -111,28 +110,12 @@ async def test_a_rollout_loses_nothing_where_it_is_handed_over(
     strategy: str, cluster: Cluster, measurements: Measurements
 ):
     """As it is, what a worker served is down until its ordinal is back."""
-    name = f"rolled-{strategy.lower()}"
-    workers = Workers(cluster, name)
-    spec = {**the_spec("Overlap"), "maxPods": PODS + 1, "rollout": {"strategy": strategy}}
-    pool, stateful_set = pool_objects(name, PODS, spec, workers.said)
-    if strategy == "HandedOver":
-        stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    await cluster.apply(pool, stateful_set)
-    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
-    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
-    await asyncio.gather(*map(cluster.create, vpods))
-    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
-
-    async def roll_out() -> None:
-        await cluster.kubectl("rollout", "restart", f"statefulset/{name}", "-n", NAMESPACE)
-        await eventually(partial(rolled_out, workers), 400.0, "all workers are new")
-        await eventually(partial(workers.settled, TOTAL), 60.0, "all are served again")
-
-    lost, took_s = await lost_in(workers, roll_out(), VPODS)
+    spec = {**the_spec("Overlap"), "rollout": {"strategy": strategy}}
+    workers = await at_work(cluster, f"rolled-{strategy.lower()}", spec)
+    lost, took_s = await lost_in(workers, rollout(workers), VPODS)
     what = f"`kubectl rollout restart` of {PODS} workers, `rollout.strategy: {strategy}`"
     measurements.add(what, f"{took_s:.1f} s", lost=lost)
-    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
-    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
+    await removed(workers)
     assert (lost == 0) == (strategy == "HandedOver"), f"{lost} vreplica-seconds were lost"
 
 
@@ -141,8 +124,6 @@ async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
     cluster: Cluster, measurements: Measurements
 ):
     """Their pool is exclusive: what moves is out of service for a moment."""
-    name = "exclusive"
-    workers = Workers(cluster, name)
     handoff = {
         "mode": "Exclusive",
         "identity": "Indexed",
@@ -152,23 +133,10 @@ async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
     spec = {
         **the_spec("Exclusive"),
         "handoff": handoff,
-        "maxPods": PODS + 1,
         "rollout": {"strategy": "HandedOver"},
     }
-    pool, stateful_set = pool_objects(name, PODS, spec, workers.said)
-    stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    await cluster.apply(pool, stateful_set)
-    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
-    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
-    await asyncio.gather(*map(cluster.create, vpods))
-    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
-
-    async def roll_out() -> None:
-        await cluster.kubectl("rollout", "restart", f"statefulset/{name}", "-n", NAMESPACE)
-        await eventually(partial(rolled_out, workers), 400.0, "all workers are new")
-        await eventually(partial(workers.settled, TOTAL), 60.0, "all are served again")
-
-    lost, took_s = await lost_in(workers, roll_out(), VPODS)
+    workers = await at_work(cluster, "exclusive", spec)
+    lost, took_s = await lost_in(workers, rollout(workers), VPODS)
     what = f"`kubectl rollout restart` of {PODS} workers, two at a time, `handoff.mode: Exclusive`"
     measurements.add(what, f"{took_s:.1f} s", lost=lost)
     indexes = [
@@ -176,11 +144,70 @@ async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
         for shares in (await workers.assigned()).values()
         for share in shares.values()
     ]
-    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
-    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
-    wanted = {f"tenant/{name}-{number}": VREPLICAS for number in range(VPODS)}
+    await removed(workers)
+    wanted = {f"tenant/{workers.name}-{number}": VREPLICAS for number in range(VPODS)}
     assert served_twice(workers.changes(), wanted) == []
     assert len(indexes) >= VPODS
+
+
+@pytest.mark.timeout(600)
+async def test_a_node_that_is_cordoned_loses_its_workers_and_nothing_they_serve(
+    cluster: Cluster, measurements: Measurements
+):
+    spec = {**the_spec("Overlap"), "descheduling": {"reasons": ["NodeMaintenance"]}}
+    workers = await at_work(cluster, "maintained", spec)
+    nodes = [pod["spec"]["nodeName"] for pod in (await workers.pods()).values()]
+    node = max(set(nodes), key=nodes.count)
+
+    async def left() -> bool:
+        pods = await workers.pods()
+        there = [name for name, pod in pods.items() if pod["spec"].get("nodeName") == node]
+        if there:
+            raise NotYet(f"{there} are on {node}")
+        return True
+
+    async def leave() -> None:
+        await cluster.kubectl("cordon", node)
+        await eventually(left, 300.0, f"the workers have left {node}")
+        await eventually(partial(all_ready, workers, PODS), 60.0, "all workers are Ready")
+        await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
+
+    lost, took_s = await lost_in(workers, leave(), VPODS)
+    await cluster.kubectl("uncordon", node)
+    what = f"A node with {nodes.count(node)} of {PODS} workers is cordoned (`NodeMaintenance`)"
+    measurements.add(what, f"{took_s:.1f} s", lost=lost)
+    await removed(workers)
+    assert lost == 0, f"{lost} vreplica-seconds were lost"
+
+
+async def at_work(cluster: Cluster, name: str, spec: Obj) -> Workers:
+    """A pool with that spec and room for one worker more, whose workers serve ``TOTAL``
+    vreplicas.
+    """
+    workers = Workers(cluster, name)
+    pool, stateful_set = pool_objects(name, PODS, {**spec, "maxPods": PODS + 1}, workers.said)
+    if spec.get("rollout", {}).get("strategy") == "HandedOver":
+        stateful_set["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    await cluster.apply(pool, stateful_set)
+    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
+    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
+    await asyncio.gather(*map(cluster.create, vpods))
+    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
+    return workers
+
+
+async def removed(workers: Workers) -> None:
+    cluster = workers.cluster
+    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
+    await cluster.kubectl("delete", "statefulset", workers.name, "-n", NAMESPACE)
+
+
+async def rollout(workers: Workers) -> None:
+    """All workers are replaced, and serve again."""
+    stateful_set = f"statefulset/{workers.name}"
+    await workers.cluster.kubectl("rollout", "restart", stateful_set, "-n", NAMESPACE)
+    await eventually(partial(rolled_out, workers), 400.0, "all workers are new")
+    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served again")
 
 
 async def rolled_out(workers: Workers) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from extender.lab.apiserver.store import identical
 from extender.model.indexes import INDEXED_SLOTS_MAX
 
-Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
+Rule = Callable[[Any, Any], bool]
 """(``self``, ``oldSelf`` or None for a new object) -> whether the rule holds."""
 
 _OLD_SELF: Final = "oldSelf"
