@@ -470,7 +470,7 @@ LOOPS = (
     Mutant(
         "the budget is each look's",
         _EVICTOR,
-        "budget=pool.moves_per_period - known.spent,",
+        "budget=pool.moves_per_period - pool_moves.spent,",
         "budget=pool.moves_per_period,",
         "triggers would move the whole pool at once",
         (f"{_BUDGET}test_what_one_look_has_spent_the_next_one_has_not",),
@@ -507,7 +507,7 @@ LOOPS = (
     Mutant(
         "a look forgets what its period has moved",
         _EVICTOR,
-        "budget=pool.moves_per_period - known.spent,",
+        "budget=pool.moves_per_period - pool_moves.spent,",
         "budget=pool.moves_per_period + 3,",
         "I4: a period moves more than movesPerPeriod",
         ("simulate --seed 13 --seeds 2 --events 120 --profile tests/mutants/moving.yaml",),
@@ -542,8 +542,8 @@ LOOPS = (
     Mutant(
         "every trigger begins a period",
         _EVICTOR,
-        "            if clock() >= due:\n                known",
-        "            if due:\n                known",
+        "            if clock() >= due:\n                pool_moves",
+        "            if due:\n                pool_moves",
         "the budget would be no budget",
         (f"{_EVICTS}test_the_budget_is_a_periods_however_often_the_pool_is_looked_at",),
     ),
