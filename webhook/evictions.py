@@ -89,7 +89,10 @@ class Evictions:
         )
 
     async def _mark(self, pod: AdapterPod, known: Eviction | None, now_s: float) -> None:
-        """Write that somebody tries to evict the pod. Raises ApiError if it is not known before."""
+        """Write that somebody tries to evict the pod.
+
+        Raises ApiError if the pod has no mark yet and cannot get one.
+        """
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)

@@ -2,8 +2,8 @@
 
 .. code-block:: text
 
-    LIST -(replace)-> WATCH -(ended, idle, broken)-> back off -> WATCH from the last version seen
-      ^                 |
+    LIST -(replace)-> WATCH -(ended)-> WATCH from the last version seen
+      ^                 |  '-(idle, broken, ended at once)-> back off -> the same
       '- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
 
 **Every list is a consistent read.** client-go first lists with resourceVersion "0", which any API

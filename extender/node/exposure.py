@@ -3,7 +3,7 @@
 A node is better if it has the lower cost in this list. A line counts only if all lines before it
 are equal:
 
-1. the largest share of any vpod on the pod that the loss of the zone would take down, then the same
+1. the largest part of any vpod on the pod that the loss of the zone would take down, then the same
    for the node;
 2. the same, but only for vpods that have other vreplicas in that zone or node. A vpod that is on
    this pod alone loses everything wherever the pod goes. It must not hide the choice for the other
@@ -11,7 +11,7 @@ are equal:
 3. whether it is the ordinal's previous node, then its previous zone;
 4. the number of the pool's adapter pods in the zone, then on the node, so that empty pods spread.
 
-A share is a number of vreplicas divided by what the vpod has or wants, whichever is more. What the
+A part is a number of vreplicas divided by what the vpod has or wants, whichever is more. What the
 vpod has is what this pod carries and will carry, and what other pods carry. Pods that are away
 count in their last place.
 

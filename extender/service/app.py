@@ -1,9 +1,9 @@
 """``Service``: connects all parts, and starts and stops them in order.
 
-Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The
-loops that place, scale, repair and write pool statuses run only for pools that this replica leads.
-When it stops, the service becomes unready, finishes the verbs under way, closes its sockets, ends
-its loops, releases its leases and sends the remaining events, in this order.
+Every replica answers kube-scheduler, and runs the loops of ``_background`` and the event recorder.
+The loops of ``_lead`` run only for pools that this replica leads. When it stops, the service
+becomes unready, finishes the verbs under way, closes its sockets, ends its loops, releases its
+leases and sends the remaining events, in this order.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 
 
 class Service:
-    """One replica of the extender over an ``Api``. ``now``: wall-clock time in epoch seconds.
+    """One replica of the service over an ``Api``. ``now``: wall-clock time in epoch seconds.
 
     If ``serve`` is False, it opens no socket: a simulation calls ``verbs`` itself. ``profiles``:
     all profiles that a pool may name.
@@ -141,7 +141,7 @@ class Service:
         self._wire_verbs(config, ordinal_history_reader)
         self.reloading: Reloading | None = None
         self._reviews: list[TokenReviews] = []
-        """Of the listeners for other pods."""
+        """Of the listeners that controllers and adapters call."""
         self.availability = AvailabilityTracker(
             self.caches,
             feed=self.placer.queues.add,
@@ -149,6 +149,7 @@ class Service:
             clock=clock,
         )
         self._wire_http(config)
+        self._connect()
         self._add_gauges(ordinal_history)
 
     # -- wiring: what each part receives, and which others it calls --------------------------------
@@ -198,9 +199,6 @@ class Service:
             ),
             clock=self._clock,
         )
-        self.leadership.another_has_led = self.placer.forget
-        self.autoscaler.on_opened = self.placer.queues.activate
-        self.informers.sources.on_complete = self.placer.activation.add_all
 
     def _wire_moving(
         self, config: Config, load_server: Callable[[LoadSource], LoadServer] | None
@@ -223,7 +221,6 @@ class Service:
             now=self._now,
             load=self.load_reports,
         )
-        self.autoscaler.on_closed = self.autoscaler.on_waiting = self.evictor.trigger
         self.descheduler = Descheduler(
             self.caches,
             fenced=self._fenced,
@@ -266,7 +263,6 @@ class Service:
             seen_version=lambda: self.informers.pods_seen_version,
             rng=self._rng,
         )
-        self.placer.external_vpods.on_changed = self.assignments.vpod_changed
         self.reactivator = Reactivator(
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
         )
@@ -280,6 +276,16 @@ class Service:
             foreign=lambda: self.autoscaler.foreign,
             load=self.load_reports.summary,
         )
+
+    def _connect(self) -> None:
+        """The calls between parts that their constructors cannot receive. Two more are made there:
+        ``Placer`` sets ``HandOvers.decide``, and ``AssignmentWriter`` sets ``HandOvers.tell``.
+        """
+        self.leadership.another_has_led = self.placer.forget
+        self.autoscaler.on_opened = self.placer.queues.activate
+        self.autoscaler.on_closed = self.autoscaler.on_waiting = self.evictor.trigger
+        self.informers.sources.on_complete = self.placer.activation.add_all
+        self.placer.external_vpods.on_changed = self.assignments.vpod_changed
 
     def _more_conditions(self, pool: AdapterPool) -> list[PoolCondition]:
         """The conditions of a pool that other parts than ``PoolStatusWriter`` decide."""
@@ -329,7 +335,7 @@ class Service:
             now=self._now,
         )
         schedule, load_verb = self.schedule_verb().schedule, self.load_verb()
-        load = load_verb.take
+        take_load = load_verb.take
         self.server = ExtenderServer(
             config.server,
             self.verbs,
@@ -337,11 +343,11 @@ class Service:
             metrics=self.metrics,
             state_steps=self.state_steps,
             schedule=schedule,
-            load=load,
+            load=take_load,
             questions=self.answers.routes,
         )
         self.schedule_server = (
-            self._schedule_server(config, schedule, load) if config.schedule.port else None
+            self._schedule_server(config, schedule, take_load) if config.schedule.port else None
         )
         self.adapter_server = (
             self._adapter_server(config, load_verb) if config.adapters.port else None
@@ -370,13 +376,13 @@ class Service:
         self.server.more_expiry.append(server.listener.expiry)
         return server
 
-    def _adapter_server(self, config: Config, load: LoadVerb) -> AdapterServer:
+    def _adapter_server(self, config: Config, load_verb: LoadVerb) -> AdapterServer:
         """The listener for adapters."""
         server = AdapterServer(
             config,
             AdapterParts(
                 caches=self.caches,
-                acknowledge=self.acknowledge_verb(load),
+                acknowledge=self.acknowledge_verb(load_verb),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
                 routable=self.committer.hand_overs.routable,
                 told_indexes=self.committer.hand_overs.indexed.told,
@@ -494,8 +500,8 @@ class Service:
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                # The placer starts first: it frees what vpods no longer want before the autoscaler
-                # computes the size of the pool.
+                # The placer starts first: its first batch is decided before the autoscaler computes
+                # the size of the pool.
                 tasks.create_task(self.placer.run(bucket), name="placer")
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
@@ -523,10 +529,10 @@ class Service:
         """Return the handler of ``POST /v1/load``."""
         return LoadVerb(self.caches, self.load_reports, leadership=self.leadership)
 
-    def acknowledge_verb(self, load: LoadVerb) -> AcknowledgeVerb:
+    def acknowledge_verb(self, load_verb: LoadVerb) -> AcknowledgeVerb:
         """Return the handler of ``POST /v1/acknowledge``."""
         writer = AcknowledgementWriter(self._api, self.caches)
-        return AcknowledgeVerb(self.caches, writer, load)
+        return AcknowledgeVerb(self.caches, writer, load_verb)
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()

@@ -139,7 +139,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         ),
         reservations=tuple(
             Reservation(key, name, claim.reserved, claim.owner, claim.expires_at)
-            for key, claims in pool.placements.items()
+            for key, claims in pool.claims_by_vpod.items()
             for name, claim in claims.items()
             if claim.reserved is not None
         ),

@@ -82,7 +82,7 @@ def test_churn_is_a_tenth_of_the_vpods_and_ends_with_what_they_want(profile: str
     shipped.settle(settled)
     pool = shipped.caches.state.pool(objects.POOL)
     assert not any(
-        claim.reserved for claims in pool.placements.values() for claim in claims.values()
+        claim.reserved for claims in pool.claims_by_vpod.values() for claim in claims.values()
     )
     changes = rounds.churned(settled)
     decided = shipped.change(changes)
@@ -100,7 +100,7 @@ def test_a_placed_cluster_is_the_same_from_json_and_from_objects_and_on_rebuilt_
     pool = state.pool(objects.POOL)
     assert {pod.held for pod in pool.pods.values()} == {15, 16}
     assert [*pool.unplaced] == [cluster.vpod_keys[-1]]
-    for key, claims in pool.placements.items():
+    for key, claims in pool.claims_by_vpod.items():
         assert all(claim.ledger == claim.status for claim in claims.values()), key
 
 

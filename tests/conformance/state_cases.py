@@ -176,7 +176,7 @@ def derived(world: World) -> dict[str, Any]:
     pool = world.build()
     found = collect(pool)
     vpods = {key: collect_vpod(pool, key) for key in pool.vpods}
-    reserved = {key: reserved_of(pool, key) for key in pool.placements}
+    reserved = {key: reserved_of(pool, key) for key in pool.claims_by_vpod}
     return {
         "freeCap": found.free_list(),
         "schedulablePods": list(found.schedulable_pods),

@@ -234,7 +234,7 @@ HANDING_OVER = (
     Mutant(
         "a ledger is lowered although its adapter has not let go",
         _COMMITTER,
-        "if self.hand_overs.retain(batch.pool, key, name, remaining=share.vreplicas):",
+        "if self.hand_overs.must_retain(batch.pool, key, name, remaining=share.vreplicas):",
         "if not name:",
         "I7: a drain would empty the old pod's ledger at once",
         (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),

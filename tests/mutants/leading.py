@@ -367,8 +367,9 @@ LEADING = (
     Mutant(
         "what fails is not asked whether it is in doubt",
         "extender/service/placing/committer.py",
-        "doubtful = self.status_doubts.hold(key)",
-        "doubtful = key not in batch.failed and self.status_doubts.hold(key)",
+        "            self.status_doubts.look_again(key)\n",
+        "            if key not in batch.failed:\n"
+        "                self.status_doubts.look_again(key)\n",
         "a silent watch would cost minutes",
         (f"{_BUCKETS}test_a_status_that_is_refused_again_and_again_has_vpods_listed",),
     ),

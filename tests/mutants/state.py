@@ -10,13 +10,13 @@ _CACHES = "extender/engine/cache/caches.py"
 _STATE = "extender/engine/state/pool_state.py"
 _PODS = "extender/engine/state/pool_pods.py"
 _CLAIMS = "extender/engine/pods/claims.py"
-_BYTES = "tests/engine/pods/test_ledger_shares.py::"
+_BYTES = "tests/engine/pods/test_tenant_room.py::"
 _PLAN = "extender/engine/placing/plan.py"
 _BURST = "extender/engine/placing/burst.py"
 _BURSTS = "tests/engine/placing/test_burst.py::"
 _DOWN = "extender/engine/scaling/scale_down.py"
 _SCALER = "extender/service/pools/pool_scaler.py"
-_CLOSED = "extender/service/pools/draining_ordinals.py"
+_CLOSED = "extender/service/pools/closed_ordinals.py"
 _DOUBTS = "tests/service/pools/test_pool_scaler.py::test_"
 _AFTER = "tests/engine/cache/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/engine/cache/test_assume.py::TestBeforeAWrite::"
@@ -154,8 +154,8 @@ POOL_STATE = (
     Mutant(
         "the last ledger is kept only where the end was seen",
         _STATE,
-        "(new is None or new.uid != old.uid):\n            state.last_ledger,",
-        "new is None:\n            state.last_ledger,",
+        "(new is None or new.uid != old.uid):\n            pod.last_ledger,",
+        "new is None:\n            pod.last_ledger,",
         "a relist shows the next incarnation in place of the last one (I2)",
         (
             f"{_CLAIMED}test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_ledger_back",
@@ -199,8 +199,8 @@ POOL_STATE = (
     Mutant(
         "closed pods take work",
         _PODS,
-        "open_ = state.open = schedulable and state.has_room and not self.closed & bit",
-        "open_ = state.open = schedulable and state.has_room",
+        "open_ = pod.open = schedulable and pod.has_room and not self.closed & bit",
+        "open_ = pod.open = schedulable and pod.has_room",
         "what is placed there stops it from ever being removed",
         (f"{_SCALES}test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there",),
     ),
@@ -215,14 +215,14 @@ POOL_STATE = (
     Mutant(
         "a namespace may take all bytes of a ledger",
         _STATE,
-        "return self.open_to(self.room, vpod_key) if self.shares.spent else self.room",
+        "return self.open_to(self.room, vpod_key) if self.tenant_room.spent else self.room",
         "return self.room",
         "long names keep every other tenant out of a pod",
         (f"{_BYTES}test_it_goes_where_its_share_is_not_spent",),
     ),
     Mutant(
         "a namespace does not get its share back",
-        "extender/engine/pods/ledger_shares.py",
+        "extender/engine/pods/tenant_room.py",
         "elif left := known.get(tenant, 0) + change:",
         "elif left := known.get(tenant, 0) + abs(change):",
         "incremental is not rebuilt: it would wait for ever",
@@ -334,7 +334,7 @@ POOL_STATE = (
     Mutant(
         "a dimension's sum forgets what has left",
         _STATE,
-        "add_to(state.held_amounts, held, -1)",
+        "add_to(pod.held_amounts, held, -1)",
         "pass",
         "liveness: a pod seems full of what it no longer holds",
         (
@@ -543,7 +543,7 @@ SCALE_DOWN = (
     Mutant(
         "an ordinal that is not known yet is taken for one that is gone",
         _PODS,
-        "if now - self._gone_since[state.name] < HOLD_S:",
+        "if now - self._gone_since[pod.name] < HOLD_S:",
         "if False:",
         "our watch of StatefulSets may be behind that of pods (I2)",
         (
@@ -553,8 +553,8 @@ SCALE_DOWN = (
     Mutant(
         "what a pending pod's last one held keeps its ordinal for ever",
         _PODS,
-        "state.last_ledger_old = True",
-        "state.last_ledger_old = False",
+        "pod.last_ledger_old = True",
+        "pod.last_ledger_old = False",
         "a pool whose highest pod finds no node would never shrink",
         (
             f"{_STATES}TestWhatTheLastIncarnationCarried::test_where_its_ordinal_is_expected_back_it_only_grows_old",
@@ -656,7 +656,7 @@ SCALE_DOWN = (
         "self._useless_in == 1",
         "two statuses in each 64 periods, for as long as a vpod waits (seed 206268750)",
         (
-            "tests/service/pools/test_draining_ordinals.py::"
+            "tests/service/pools/test_closed_ordinals.py::"
             "test_useless_closings_end_until_what_is_asked_for_has_changed",
         ),
     ),

@@ -70,7 +70,7 @@ COMMITTER = (
         "a write in doubt is released",
         _COMMITTER,
         "                unsettled = key in batch.unknown or key in batch.waiting\n"
-        "                if not (self.status_doubts.keeps(owner, key) or unsettled):\n",
+        "                if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):\n",
         "                unsettled = key in batch.waiting\n                if not unsettled:\n",
         "it may have arrived: its slots would be promised again",
         (f"{_TEST}test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires",),
@@ -107,8 +107,8 @@ COMMITTER = (
     Mutant(
         "a ledger goes below what is published",
         _COMMITTER,
-        "max(count, min(published, claim.ledger.vreplicas)), size.weight",
-        "count, size.weight",
+        "stays = max(count, min(published, claim.ledger.vreplicas))",
+        "stays = count",
         "I2: the status write may have published less than decided, or failed",
         (f"{_ORDER}test_what_another_leader_publishes_meanwhile_stays_in_the_ledger",),
     ),
@@ -131,8 +131,8 @@ COMMITTER = (
     Mutant(
         "ledgers are lowered while the status is in doubt",
         _COMMITTER,
-        "            if doubtful:\n",
-        "            if not key:\n",
+        "if self.status_doubts.is_doubtful(key):",
+        "if not key:",
         "I2: the status may have been written after all",
         (f"{_PLACER}test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt",),
     ),
@@ -147,9 +147,11 @@ COMMITTER = (
     Mutant(
         "a doubt ends by itself",
         "extender/service/placing/status_doubts.py",
-        "            self._look(doubt.source)\n        return doubt is not None\n",
-        "            self._look(doubt.source)\n"
-        "        return doubt is not None and self._clock() < doubt.list_tells_at + UNDER_WAY_S\n",
+        "return vpod_key in self._doubts",
+        "return any(\n"
+        "            key == vpod_key and self._clock() < doubt.list_tells_at + UNDER_WAY_S\n"
+        "            for key, doubt in self._doubts.items()\n"
+        "        )",
         "I2: that no newer version comes proves nothing while the watch is silent",
         (
             f"{_ORDER}test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes",
@@ -468,7 +470,7 @@ LOOPS = (
     Mutant(
         "the budget is each look's",
         _EVICTOR,
-        "budget=pool.moves_per_period - known.spent,",
+        "budget=pool.moves_per_period - pool_moves.spent,",
         "budget=pool.moves_per_period,",
         "triggers would move the whole pool at once",
         (f"{_BUDGET}test_what_one_look_has_spent_the_next_one_has_not",),
@@ -497,7 +499,7 @@ LOOPS = (
     Mutant(
         "a failure gives up what a status in doubt may publish",
         _COMMITTER,
-        "if not (self.status_doubts.keeps(owner, key) or unsettled):",
+        "if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):",
         "if not unsettled:",
         "I1 in bytes, or slots (seed 9001469): others get the room of what is published",
         (f"{_ORDER}test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publish",),
@@ -505,7 +507,7 @@ LOOPS = (
     Mutant(
         "a look forgets what its period has moved",
         _EVICTOR,
-        "budget=pool.moves_per_period - known.spent,",
+        "budget=pool.moves_per_period - pool_moves.spent,",
         "budget=pool.moves_per_period + 3,",
         "I4: a period moves more than movesPerPeriod",
         ("simulate --seed 13 --seeds 2 --events 120 --profile tests/mutants/moving.yaml",),
@@ -540,8 +542,8 @@ LOOPS = (
     Mutant(
         "every trigger begins a period",
         _EVICTOR,
-        "            if clock() >= due:\n                known",
-        "            if due:\n                known",
+        "            if clock() >= due:\n                pool_moves",
+        "            if due:\n                pool_moves",
         "the budget would be no budget",
         (f"{_EVICTS}test_the_budget_is_a_periods_however_often_the_pool_is_looked_at",),
     ),

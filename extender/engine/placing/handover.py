@@ -13,9 +13,9 @@ tell how far it has come:
     A's assignment           Drain       Serve       until A has let go, or its deadline
     A's ledger
 
-So somebody serves at every moment. ``withheld`` holds the status back, ``unserving`` A's
-``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
-the same way.
+So somebody serves at every moment. ``withheld`` says what the status waits for, ``unserving`` what
+A's ``Drain`` waits for, and ``retains`` what A's ledger waits for. What a vpod gives up because it
+shrinks or goes is drained in the same way.
 
 An adapter that loses a share is waited for only if it acknowledges: one that has never done so does
 not know the contract (docs/adapters.md). A pod that does not serve has nothing to hand over. Their
@@ -256,9 +256,9 @@ def telling(
 ) -> Telling:
     """What the pod ``name`` is told of a share in its ledger. ``had``: what it is told now.
 
-    ``preparing``: whether the vpod's status is held back until others are prepared, and this pod's
-    adapter has let go of what it had before. ``drain``: what to tell a pod that the share leaves;
-    None if nobody else has taken over yet.
+    ``preparing``: True while the vpod's status waits for adapters to get ready, unless this pod's
+    adapter may still serve what it is to let go. ``drain``: what to tell a pod that the share
+    leaves; None if nobody else has taken over yet.
     """
     claim = pool.claims_of(vpod).get(name)
     if claim is None or claim.published:

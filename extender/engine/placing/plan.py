@@ -4,16 +4,15 @@ Pure: a plan looks at the state and returns a ``Decision``. The caller reserves 
 steps are:
 
 1. *Keep* what is placed, even on pods that are Pending, restarting, or on cordoned or failing
-   nodes. Drop what is on pods annotated unschedulable, on pods that were away for
-   rescheduleAfterSeconds, and on ordinals that are gone with their pods. Trim what overcommits a
-   pod.
+   nodes. Drop what is on ordinals that are gone with their pods. Set aside what is on pods that are
+   drained, evicted, or were away for rescheduleAfterSeconds. Trim what overcommits a pod.
 2. *Target* = vreplicas, raised to min(minPodsPerVPod, max(schedulable pods, pods in use)).
 3. Too many: take away from the highest ordinal down. What no status has published goes first.
 4. Too few: add one vreplica at a time, by round robin over schedulable pods with room. Pods without
    a placement of this vpod come first, then those with one, both by ascending ordinal (Knative's
    order). A profile with plugins asks its plugins instead, here and in step 3 (DESIGN 5.2).
-5. What is still missing stays on the pods that it should leave until there is room elsewhere, so
-   nothing is lost on the way. The same holds for a pod that runs although its ordinal is gone
+5. What was set aside and has no room elsewhere stays on the pods that it should leave, so nothing
+   is lost on the way. The same holds for a pod that runs although its ordinal is gone
    (spec.ordinals.start, the StatefulSet or its replicas have changed).
 
 ``Rules`` (of the pool's profile) lists our deliberate differences from Knative. ``KNATIVE_RULES``
@@ -123,8 +122,8 @@ def place(
     pool moves vreplicas to shrink. Only for vpods of callers of ``POST /v1/schedule``; the evictor
     moves all others.
 
-    ``stays``: start from what is published, and leave no draining pod that serves: a hand-over to
-    other pods was taken back.
+    ``stays``: a hand-over to other pods was taken back. So start from what is published, and leave
+    no draining pod that serves.
 
     The cost is in proportion to the vpod's own placements and the vreplicas to add, not to the
     pool. If a third-party plugin fails, the vpod stays as it is (``PLUGIN_FAILED``), and no other
@@ -277,33 +276,40 @@ class _Plan:
         return {name: count for name, count in self.vpod.placements.items() if count}
 
     def _decided(self, most: int) -> dict[str, int]:
-        """What earlier decisions have placed. If they took vreplicas away, and more are wanted
-        before a status shows that, those vreplicas come back, up to ``most`` in all.
-
-        Otherwise they would go to other pods while the status still names their old ones: a move
-        without a reason (I4). An earlier decision may have moved some of them, for a reason. Those
-        come back only to pods where they may stay. From others they would have to leave again, and
-        their move would be reported twice.
+        """What earlier decisions have placed, and what comes back of what they took away, up to
+        ``most`` vreplicas in all.
         """
         placed = self.pool.placed_of(self.key)
         more = most - sum(placed.values())
         if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):
             return placed
+        for name, count in self._coming_back(placed, more).items():
+            placed[name] = placed.get(name, 0) + count
+        return placed
+
+    def _coming_back(self, placed: Mapping[str, int], more: int) -> dict[str, int]:
+        """Pod name -> vreplicas that earlier decisions took away, and that come back, because
+        ``more`` are wanted before a status shows that they were taken away.
+
+        Otherwise they would go to other pods while the status still names their old ones: a move
+        without a reason (I4). What may stay comes back first. An earlier decision may have moved
+        some, for a reason. These come back only to pods where they may stay: from others they would
+        have to leave again, and their move would be reported twice.
+        """
         claims = self.pool.claims_of(self.key)
-        if not claims:
-            return placed
-        fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
+        not_moved = sum(claim.published for claim in claims.values()) - sum(placed.values())
         taken = {
             n: c.published - placed.get(n, 0)
             for n, c in claims.items()
             if c.published > placed.get(n, 0)
         }
+        back: dict[str, int] = {}
         for name in sorted(taken, key=self._comes_back):
-            back = max(0, min(taken[name], more, fewer if self._must_go(name) else more))
-            if back:
-                placed[name] = placed.get(name, 0) + back
-            more, fewer = more - back, fewer - back
-        return placed
+            most = min(more, not_moved) if self._must_go(name) else more
+            if count := max(0, min(taken[name], most)):
+                back[name] = count
+            more, not_moved = more - count, not_moved - count
+        return back
 
     def _is_handed_over(self, placed: Mapping[str, int]) -> bool:
         """Whether all that the vpod asks for has its place, and adapters take their time to hand it

@@ -111,7 +111,8 @@ def _why_not(
     if pod.ledger_full:
         return LEDGER_FULL
     spent = (
-        pod.ordinal is not None and pool.shares.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
+        pod.ordinal is not None
+        and pool.tenant_room.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
     )
     of_slots = "" if pod.has_room else NO_SLOTS
     return SHARE_SPENT if spent and vpod.key not in pod.claims else of_slots

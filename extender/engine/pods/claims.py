@@ -13,6 +13,8 @@ Two sums follow. The slots that a pod *holds* are the largest of the three sides
 room before a shrink has reached the API server. What is *placed* is the reservation if there is
 one, else the larger of ledger and status. These differ after a crash between the two writes, and
 the larger one keeps vreplicas where they are (I4).
+
+docs/architecture.md lists the words for a pod that takes nothing new, or should go.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -226,7 +228,7 @@ class PodClaims:
         self.placed_amounts: dict[str, int] = {}
         self.ledger_bytes = 0
         self.tenant_bytes: dict[str, int] | None = None
-        """``ledger_bytes`` by namespace if the pod is crowded (see ``LedgerShares``), else None."""
+        """``ledger_bytes`` by namespace if the pod is crowded (see ``TenantRoom``), else None."""
         self.capacity = 0
         self.capacities: Amounts = NO_AMOUNTS
         self.excused = False

@@ -2,20 +2,20 @@
 (DESIGN 5.5). Pure.
 
 Twelve slots may be free, six on each of two pods, and a vreplica of seven waits. If one vreplica of
-one slot goes from the first pod to the second, it fits. The search looks for the fewest such moves:
-first all ways with one move, then with two, up to ``MOVES_MAX``. On each pod it takes the lightest
-vreplica that frees enough, or else the heaviest ones first. Each goes to the pod where it leaves
-the least room (best fit), if the profile's filters allow that. If no pod has room for one of them,
-the search makes room for it in the same way, but only once: these are the swaps, and the chains of
-two pods.
+one slot goes from the first pod to the second, it fits. The search looks for few such moves: first
+one, then two, up to ``MOVES_MAX``, and room that is made for a mover comes later (``ORDER``). On
+each pod it takes the lightest vreplica that frees enough, or else the heaviest ones first. Each
+goes to the pod where it leaves the least room (best fit), if the profile's filters allow that. If
+no pod has room for one of them, the search makes room for it in the same way, but only once: these
+are exchanges, and chains over two pods.
 
 The moves happen one after the other, but a period makes only those that have room at its beginning
 (``Displacement.now``), because a destination's ledger is written first. The rest follows when the
 pool is looked at again. So no vpod is moved both now and later: it would be in its cool-down.
 
 In a pool with ``capacities`` a place must have room in each dimension, and a pod may lack several
-things at once. ``FreeRoom`` knows what is free, and ``Movers`` which vreplicas free what is
-missing.
+things at once. ``Draft`` is what is planned, ``FreeRoom`` what is free while one search tries, and
+``Movers`` which vreplicas free what is missing.
 
 The search ends after ``STEPS_MAX`` tries, whatever the pool looks like. It may then miss a way.
 """
@@ -129,8 +129,8 @@ class RoomSearch:
         """Keys of the vpods for which room is being made. They do not make way for themselves."""
 
     def find(self, vpod: VPod, kept: Placements, moves_max: int = MOVES_MAX) -> Room | None:
-        """The fewest moves after which one more vreplica of ``vpod`` has a place beside those that
-        it keeps (pod name -> vreplicas). None if none are found, or if it needs none.
+        """A few moves after which one more vreplica of ``vpod`` has a place beside those that it
+        keeps (pod name -> vreplicas). None if the vpod has room already, or if none are found.
         """
         self._apart.append(vpod.key)
         pods = self._pods_for(vpod, kept, PODS_TRIED_MAX)
@@ -262,15 +262,15 @@ class RoomSearch:
         if self._room.missing(guest, ordinal).keys() - {SLOTS}:
             # What takes less of a missing dimension may come to this very pod in exchange.
             ways.append(barred & ~(1 << ordinal))
-        for first, other, closed in itertools.product(range(1, count), pods, ways):
+        for first, other, barred_now in itertools.product(range(1, count), pods, ways):
             if not self._may_go(vpod, kept, pod, other):
                 continue
-            self._barred = closed
+            self._barred = barred_now
             if self._lighten(other, vpod, first, chains=0):
                 self._move(vpod, pod, other)
                 left = count - 1 - first
                 if self._lighten(ordinal, guest, left, chains=chains - 1, most=size):
-                    return True
+                    return True  # the search ends, so ``_barred`` may stay
             self._undo(mark)
             self._barred = barred
         self._apart.pop()

@@ -75,7 +75,7 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
     """The reason that placing would give, so that a move of other vreplicas does not change the
     vpod's condition.
     """
-    if not pool.shares.crowded:
+    if not pool.tenant_room.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
     try:
         free = free_beside(pool, vpod.key, target, vpod.weight, vpod.per_vreplica)

@@ -50,7 +50,7 @@ def ordinals_to_close(
     if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
         return 0
     count = plan.wanted
-    if (state.profile.rules.scale_by_need or state.shares.crowded) and not plan.limited:
+    if (state.profile.rules.scale_by_need or state.tenant_room.crowded) and not plan.limited:
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
         count = _enough_with_room(state, pool, stateful_set, plan.wanted, count)
         # A pod without which the pool would grow again at once is not removed, so closing it would
@@ -138,7 +138,7 @@ def waits_for_closed(
     certain if the open pods have no room for the vpod. If not, the vpod may just not have been
     decided yet, or the profile may refuse the room.
     """
-    there = state.closed & state.schedulable & ~state.shares.full(state.by_ordinal)
+    there = state.closed & state.schedulable & ~state.tenant_room.full(state.by_ordinal)
     closed = _most_free(state, there)
     if not closed:
         return None

@@ -94,7 +94,7 @@ def plan_scale(
         unlimited = min(unlimited, max(_sane(state, pool, expected, allows), count))
     else:
         unlimited = knative_pods(state, allows)
-        if state.shares.crowded:
+        if state.tenant_room.crowded:
             # Knative keeps no ledgers. Its formulas do not know that a pod can be full before its
             # slots are taken.
             count = stateful_set.replicas if replicas is None else replicas

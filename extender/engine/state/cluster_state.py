@@ -379,8 +379,8 @@ class ClusterState:
             key: {
                 "schedulable": pool.schedulable,
                 "room": pool.room,
-                "crowded": pool.shares.crowded,
-                "spent": dict(sorted(pool.shares.spent.items())),
+                "crowded": pool.tenant_room.crowded,
+                "spent": dict(sorted(pool.tenant_room.spent.items())),
                 "zones": dict(sorted(pool.zones.items())),
                 "free by zone": {
                     zone: free for zone, free in sorted(pool.free_by_zone.items()) if free
@@ -401,7 +401,7 @@ class ClusterState:
                     for name, pod in sorted(pool.pods.items())
                     if pod.pod is not None or pod.claims
                 },
-                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.placements)},
+                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.claims_by_vpod)},
                 "taken by": pool.taken_by,
             }
             for key, pool in sorted(self.pools.items())

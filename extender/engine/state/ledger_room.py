@@ -3,7 +3,7 @@ change the state.
 
 It is for plans of many vpods of which none is reserved: sizing, compaction, and what a bind adds. A
 decision about one vpod uses ``PoolState.room_for``. Both refuse a ledger that is full, and a ledger
-of which the vpod's namespace has used up its share (``LedgerShares``), unless the vpod has an entry
+of which the vpod's namespace has used up its share (``TenantRoom``), unless the vpod has an entry
 there already. A vpod's entry counts once for each pod, with the greatest length that it can have.
 An entry that a vpod is about to leave still counts, because the ledger that is written next has it.
 """
@@ -27,8 +27,8 @@ class LedgerRoom:
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
         self._pods = pool.by_ordinal
-        self._full = pool.shares.full(pool.by_ordinal)
-        self._spent = dict(pool.shares.spent)
+        self._full = pool.tenant_room.full(pool.by_ordinal)
+        self._spent = dict(pool.tenant_room.spent)
         self._own: dict[str, int] = {}
         """vpod key -> bit set of the pods with an entry of it, for vpods that were asked about."""
         self._bytes: dict[int, int] = {}

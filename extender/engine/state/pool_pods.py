@@ -19,7 +19,7 @@ from typing import NamedTuple
 from extender.engine.pods.bits import bits
 from extender.engine.pods.bound_pods import BoundPods, Location
 from extender.engine.pods.claims import PodClaims
-from extender.engine.pods.ledger_shares import LedgerShares
+from extender.engine.pods.tenant_room import TenantRoom
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
@@ -70,7 +70,7 @@ class PoolPods:
         closed only because an earlier scale-down may still be under way and remove them. ``down``:
         those whose pods are down (``PodClaims.down``).
         """
-        self.shares = LedgerShares()
+        self.tenant_room = TenantRoom()
         self.abandoned: frozenset[str] = frozenset()
         """Pods that were not Ready for longer than rescheduleAfterSeconds. What they have is placed
         elsewhere.
@@ -103,7 +103,7 @@ class PoolPods:
             self.stateful_set.fit if self.stateful_set is not None else None
         )
 
-    def is_member(self, state: PodClaims) -> bool:
+    def is_member(self, pod: PodClaims) -> bool:
         """Whether the StatefulSet has that pod, by name and ordinal.
 
         The name counts, since a vpod whose poolRef has changed still publishes the names of its old
@@ -111,8 +111,8 @@ class PoolPods:
         """
         return (
             self.stateful_set is not None
-            and state.ordinal in self.stateful_set.ordinals
-            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+            and pod.ordinal in self.stateful_set.ordinals
+            and pod.name == f"{self.stateful_set.name}-{pod.ordinal}"
         )
 
     def counts(self, pod: AdapterPod) -> bool:
@@ -223,7 +223,7 @@ class PoolPods:
         self.revision += 1
         self.by_ordinal = {}
         self.schedulable = self.room = self.down = 0
-        self.shares.clear()
+        self.tenant_room.clear()
         self.zones, self.nodes, self.free_by_zone = {}, {}, {}
         for pod in list(self.pods.values()):
             pod.location, pod.counted_free = ("", ""), 0
@@ -241,8 +241,8 @@ class PoolPods:
         self.in_doubt = in_doubt & closed
         self.revision += 1
         for ordinal in bits(changed):
-            if (state := self.by_ordinal.get(ordinal)) is not None:
-                self._refresh(state)
+            if (pod := self.by_ordinal.get(ordinal)) is not None:
+                self._refresh(pod)
 
     def set_abandoned(self, names: frozenset[str]) -> None:
         """Abandon these pods, and no others. They are not schedulable, and what they have is placed
@@ -253,8 +253,8 @@ class PoolPods:
         changed, self.abandoned = self.abandoned ^ names, names
         self.revision += 1
         for name in sorted(changed):
-            if (state := self.pods.get(name)) is not None:
-                self._refresh(state)
+            if (pod := self.pods.get(name)) is not None:
+                self._refresh(pod)
 
     # -- where pods are bound ----------------------------------------------------------------------
 
@@ -273,33 +273,33 @@ class PoolPods:
             self._note_location(pod_name)
 
     def _note_location(self, pod_name: str) -> None:
-        state = self.pods.get(pod_name)
-        bound = state.where if state is not None and state.bound else None
+        pod = self.pods.get(pod_name)
+        bound = pod.where if pod is not None and pod.bound else None
         self.bound_pods.note(pod_name, bound or self._expected.get(pod_name))
 
     # -- what an ordinal's previous pod carried ----------------------------------------------------
 
-    def _note_unbound(self, state: PodClaims) -> None:
-        if state.bound and not state.last_ledger:
-            self.unbound.pop(state.name, None)
+    def _note_unbound(self, pod: PodClaims) -> None:
+        if pod.bound and not pod.last_ledger:
+            self.unbound.pop(pod.name, None)
         else:
-            self.unbound[state.name] = state
+            self.unbound[pod.name] = pod
 
     def recall(
         self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, location: Location
     ) -> None:
         """Take over what another state remembers of an ordinal, before the ordinal's pod comes."""
-        state = self._pod(pod_name)
-        state.last_ledger, state.last_ledger_old = dict(last_ledger), old
-        state.last_location = location
-        self._note_unbound(state)
+        pod = self._pod(pod_name)
+        pod.last_ledger, pod.last_ledger_old = dict(last_ledger), old
+        pod.last_location = location
+        self._note_unbound(pod)
 
     def forget_last_ledger(self, pod_name: str) -> None:
         """Forget what the ordinal's former pod was seen to carry."""
-        if (state := self.pods.get(pod_name)) is not None:
-            state.last_ledger = {}
-            self._note_unbound(state)
-            self._forget_if_empty(state)
+        if (pod := self.pods.get(pod_name)) is not None:
+            pod.last_ledger = {}
+            self._note_unbound(pod)
+            self._forget_if_empty(pod)
 
     def _forget_gone(self, now: float) -> None:
         """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
@@ -308,118 +308,116 @@ class PoolPods:
         pod may be bound soon (I2). For ordinals that the StatefulSet has, the last ledger is
         kept for that bind, however late, and only marked as old.
         """
-        held = [state for state in self.unbound.values() if state.last_ledger]
-        self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
-        for state in held:
-            if now - self._gone_since[state.name] < HOLD_S:
+        held = [pod for pod in self.unbound.values() if pod.last_ledger]
+        self._gone_since = {pod.name: self._gone_since.get(pod.name, now) for pod in held}
+        for pod in held:
+            if now - self._gone_since[pod.name] < HOLD_S:
                 continue
-            if self.is_member(state):
-                state.last_ledger_old = True
+            if self.is_member(pod):
+                pod.last_ledger_old = True
             else:
-                self.forget_last_ledger(state.name)
+                self.forget_last_ledger(pod.name)
 
     # -- where bits are derived --------------------------------------------------------------------
 
     def _pod(self, name: str) -> PodClaims:
-        state = self.pods.get(name)
-        if state is None:
-            state = self.pods[name] = self.unbound[name] = PodClaims(name, ordinal_of(name))
-            self._index(state)
-            self._refresh(state)
-        return state
+        pod = self.pods.get(name)
+        if pod is None:
+            pod = self.pods[name] = self.unbound[name] = PodClaims(name, ordinal_of(name))
+            self._index(pod)
+            self._refresh(pod)
+        return pod
 
-    def _index(self, state: PodClaims) -> None:
+    def _index(self, pod: PodClaims) -> None:
         if (
-            state.ordinal is not None
+            pod.ordinal is not None
             and self.stateful_set is not None
-            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+            and pod.name == f"{self.stateful_set.name}-{pod.ordinal}"
         ):
-            self.by_ordinal[state.ordinal] = state
-            self.shares.mark(state, state.ordinal)
+            self.by_ordinal[pod.ordinal] = pod
+            self.tenant_room.mark(pod, pod.ordinal)
 
-    def indexed_ordinal(self, state: PodClaims) -> int | None:
+    def indexed_ordinal(self, pod: PodClaims) -> int | None:
         """The ordinal by which ``by_ordinal`` has the pod. None if its name is not that of the
         StatefulSet with an ordinal: the bit sets do not have such a pod.
         """
-        ordinal = state.ordinal
-        return ordinal if ordinal is not None and self.by_ordinal.get(ordinal) is state else None
+        ordinal = pod.ordinal
+        return ordinal if ordinal is not None and self.by_ordinal.get(ordinal) is pod else None
 
-    def _forget_if_empty(self, state: PodClaims) -> None:
-        if state.pod is None and not state.claims and not state.last_ledger:
-            self.pods.pop(state.name, None)
-            self.unbound.pop(state.name, None)
-            if (ordinal := self.indexed_ordinal(state)) is not None:
+    def _forget_if_empty(self, pod: PodClaims) -> None:
+        if pod.pod is None and not pod.claims and not pod.last_ledger:
+            self.pods.pop(pod.name, None)
+            self.unbound.pop(pod.name, None)
+            if (ordinal := self.indexed_ordinal(pod)) is not None:
                 del self.by_ordinal[ordinal]
-                self._set_bits(state, ordinal, schedulable=False)
+                self._set_bits(pod, ordinal, schedulable=False)
                 self.down &= ~(1 << ordinal)
 
-    def _refresh(self, state: PodClaims) -> None:
+    def _refresh(self, pod: PodClaims) -> None:
         self.revision += 1
-        state.revision += 1
+        pod.revision += 1
         slots = self.adapter_pool.slots_per_pod if self.adapter_pool is not None else 0
-        if state.pod is not None and (own := state.pod.own_slots) is not None:
+        if pod.pod is not None and (own := pod.pod.own_slots) is not None:
             slots = min(slots, own)
-        state.capacity = slots
-        state.capacities = self.capacities
-        state.abandoned = state.name in self.abandoned
-        state.evicted = None
-        if state.pod is not None and self.adapter_pool is not None:
-            state.evicted = evicted_for(state.pod, self.adapter_pool)
-        state.condemned = (
-            self.stateful_set is not None and state.bound and not self.is_member(state)
-        )
-        ordinal = self.indexed_ordinal(state)
+        pod.capacity = slots
+        pod.capacities = self.capacities
+        pod.abandoned = pod.name in self.abandoned
+        pod.evicted = None
+        if pod.pod is not None and self.adapter_pool is not None:
+            pod.evicted = evicted_for(pod.pod, self.adapter_pool)
+        pod.condemned = self.stateful_set is not None and pod.bound and not self.is_member(pod)
+        ordinal = self.indexed_ordinal(pod)
         if ordinal is None:
-            state.schedulable = state.open = False
+            pod.schedulable = pod.open = False
             return
-        self._note_down(state)
+        self._note_down(pod)
         exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
-        state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
-        self._set_bits(state, ordinal, schedulable=state.schedulable)
+        pod.schedulable = exists and not pod.abandoned and not pod.why_unschedulable()
+        self._set_bits(pod, ordinal, schedulable=pod.schedulable)
 
-    def _note_down(self, state: PodClaims) -> None:
-        if (ordinal := self.indexed_ordinal(state)) is not None:
+    def _note_down(self, pod: PodClaims) -> None:
+        if (ordinal := self.indexed_ordinal(pod)) is not None:
             bit = 1 << ordinal
-            self.down = self.down | bit if state.down else self.down & ~bit
+            self.down = self.down | bit if pod.down else self.down & ~bit
 
-    def _follow_room(self, state: PodClaims) -> None:
+    def _follow_room(self, pod: PodClaims) -> None:
         """Update ``room`` after a change of the pod's claims alone."""
         self.revision += 1
-        state.revision += 1
-        ordinal = state.ordinal
-        if ordinal is None or not state.schedulable:
+        pod.revision += 1
+        ordinal = pod.ordinal
+        if ordinal is None or not pod.schedulable:
             return
-        open_ = state.has_room and not self.closed >> ordinal & 1
-        if open_ is not state.open:
-            state.open = open_
+        open_ = pod.has_room and not self.closed >> ordinal & 1
+        if open_ is not pod.open:
+            pod.open = open_
             self.room ^= 1 << ordinal
-        self._count_free(state)
+        self._count_free(pod)
 
-    def _count_free(self, state: PodClaims) -> None:
+    def _count_free(self, pod: PodClaims) -> None:
         """Update ``free_by_zone`` after the pod's claims, slots or openness have changed."""
-        free = state.capacity - state.held if state.open else 0
-        if free != state.counted_free:
-            zone = state.location[1]
-            self.free_by_zone[zone] = self.free_by_zone.get(zone, 0) + free - state.counted_free
-            state.counted_free = free
+        free = pod.capacity - pod.held if pod.open else 0
+        if free != pod.counted_free:
+            zone = pod.location[1]
+            self.free_by_zone[zone] = self.free_by_zone.get(zone, 0) + free - pod.counted_free
+            pod.counted_free = free
 
-    def _set_bits(self, state: PodClaims, ordinal: int, *, schedulable: bool) -> None:
+    def _set_bits(self, pod: PodClaims, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
-        open_ = state.open = schedulable and state.has_room and not self.closed & bit
+        open_ = pod.open = schedulable and pod.has_room and not self.closed & bit
         self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit
         self.room = self.room | bit if open_ else self.room & ~bit
-        node = state.node.name if schedulable and state.node is not None else ""
-        zone = state.node.zone if schedulable and state.node is not None else ""
-        if (node, zone) != state.location:
-            if state.counted_free:
-                self.free_by_zone[state.location[1]] -= state.counted_free
-                state.counted_free = 0
-            _move_bit(self.nodes, bit, state.location[0], node)
-            _move_bit(self.zones, bit, state.location[1], zone)
-            if state.location[1] not in self.zones:
-                self.free_by_zone.pop(state.location[1], None)
-            state.location = (node, zone)
-        self._count_free(state)
+        node = pod.node.name if schedulable and pod.node is not None else ""
+        zone = pod.node.zone if schedulable and pod.node is not None else ""
+        if (node, zone) != pod.location:
+            if pod.counted_free:
+                self.free_by_zone[pod.location[1]] -= pod.counted_free
+                pod.counted_free = 0
+            _move_bit(self.nodes, bit, pod.location[0], node)
+            _move_bit(self.zones, bit, pod.location[1], zone)
+            if pod.location[1] not in self.zones:
+                self.free_by_zone.pop(pod.location[1], None)
+            pod.location = (node, zone)
+        self._count_free(pod)
 
 
 def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:

@@ -2,8 +2,8 @@
 rebuilds it.
 
 It adds to ``PoolPods`` what vpods ask for and have. Only ``_claim`` and ``_add_claim`` change the
-sums of a pod's claims. ``shares`` has, by tenant, the pods on which that tenant gets no further
-ledger entry.
+sums of a pod's claims. ``tenant_room`` has, by tenant, the pods on which that tenant gets no
+further ledger entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ class PoolState(PoolPods):
         super().__init__(key, topology)
         self.profile: Profile = DEFAULT_PROFILE
         self.vpods: dict[str, VPod] = {}
-        self.placements: dict[str, dict[str, Claim]] = {}
+        self.claims_by_vpod: dict[str, dict[str, Claim]] = {}
         """vpod key -> pod name -> its claim there, the same object as in ``PodClaims.claims``."""
         self.unplaced: dict[str, None] = {}
         """vpods with fewer vreplicas placed than wanted, in the order in which that was noticed."""
@@ -67,11 +67,11 @@ class PoolState(PoolPods):
 
     def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
         """Pod name -> claim of one vpod, in no order."""
-        return self.placements.get(vpod_key, {})
+        return self.claims_by_vpod.get(vpod_key, {})
 
     def placed_of(self, vpod_key: str) -> dict[str, int]:
         """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
-        claims = self.placements.get(vpod_key)
+        claims = self.claims_by_vpod.get(vpod_key)
         if claims is None:
             return {}
         return {
@@ -87,7 +87,7 @@ class PoolState(PoolPods):
     def entries_of(self, vpod_key: str) -> int:
         """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
         own = 0
-        for name in self.placements.get(vpod_key, ()):
+        for name in self.claims_by_vpod.get(vpod_key, ()):
             if (ordinal := self.indexed_ordinal(self.pods[name])) is not None:
                 own |= 1 << ordinal
         return own
@@ -96,11 +96,11 @@ class PoolState(PoolPods):
         """``room`` without the pods on which the vpod's namespace has used up its share of the
         ledger. Pods that have an entry of the vpod stay.
         """
-        return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
+        return self.open_to(self.room, vpod_key) if self.tenant_room.spent else self.room
 
     def open_to(self, ordinals: int, vpod_key: str) -> int:
         """``ordinals`` without the pods that ``room_for`` leaves out."""
-        spent = self.shares.spent.get(tenant_of(vpod_key), 0) & ordinals
+        spent = self.tenant_room.spent.get(tenant_of(vpod_key), 0) & ordinals
         return ordinals & ~(spent & ~self.entries_of(vpod_key)) if spent else ordinals
 
     # -- changes from the API server ---------------------------------------------------------------
@@ -122,44 +122,45 @@ class PoolState(PoolPods):
     ) -> None:
         """A pod came, changed or went. The annotation of an unbound pod claims nothing."""
         name = (new or old or _neither()).name
-        state = self._pod(name)
+        pod = self._pod(name)
+        # The pod is gone or another one: remember its ledger until the ordinal's next pod is bound.
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
-            state.last_ledger, state.last_ledger_old = dict(old.ledger), False
+            pod.last_ledger, pod.last_ledger_old = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
-            state.last_ledger = {}
-        self._stand(state, new, node)
-        self._note_unbound(state)
+            pod.last_ledger = {}
+        self._set_pod(pod, new, node)
+        self._note_unbound(pod)
         self._set_ledger(
-            state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
+            pod, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
         )
-        self._refresh(state)
-        self._forget_if_empty(state)
+        self._refresh(pod)
+        self._forget_if_empty(pod)
 
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
-        if (state := self.pods.get(pod_name)) is not None:
-            self._stand(state, state.pod, node)
-            self._refresh(state)
+        if (pod := self.pods.get(pod_name)) is not None:
+            self._set_pod(pod, pod.pod, node)
+            self._refresh(pod)
 
     def end_excuse(self, pod_name: str) -> None:
         """That pod has been away for too long: what it holds counts as not served from now on."""
-        state = self.pods.get(pod_name)
-        if state is not None and state.excused:
-            state.excused = False
-            self._note_down(state)
+        pod = self.pods.get(pod_name)
+        if pod is not None and pod.excused:
+            pod.excused = False
+            self._note_down(pod)
             self.revision += 1
-            state.revision += 1
-            self._refresh_served(state)
+            pod.revision += 1
+            self._refresh_served(pod)
 
-    def _stand(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
-        down = state.down
-        state.stand(pod, node)
-        self._note_location(state.name)
-        if state.down is not down:
-            self._refresh_served(state)
+    def _set_pod(self, pod: PodClaims, now: AdapterPod | None, node: Node | None) -> None:
+        down = pod.down
+        pod.stand(now, node)
+        self._note_location(pod.name)
+        if pod.down is not down:
+            self._refresh_served(pod)
 
-    def _refresh_served(self, state: PodClaims) -> None:
-        for key, claim in state.claims.items():
+    def _refresh_served(self, pod: PodClaims) -> None:
+        for key, claim in pod.claims.items():
             if claim.published:
                 self._count_unserved(key)
 
@@ -181,9 +182,9 @@ class PoolState(PoolPods):
         key = (new or old or _neither_vpod()).key
         self.asked += _asks(self.vpods.get(key)) != _asks(new)
         if new is None:
-            # Keep what its ordinals were last seen to carry. A new vpod of the same name may
-            # publish it already, unseen by us, and a bind must cover that (I2). If a bind carries
-            # too much, that is corrected at once.
+            # ``last_ledger`` of its pods stays: a new vpod of the same name may publish that
+            # already, unseen by us, and a bind must cover it (I2). If a bind carries too much, that
+            # is corrected at once.
             self.vpods.pop(key, None)
         else:
             self.vpods[key] = new
@@ -219,17 +220,17 @@ class PoolState(PoolPods):
             self._take_turns(vpod_key, shares)
         pods = self.pods
         for name, share in shares.items():
-            state = pods.get(name) or self._pod(name)
-            if vpod_key in state.claims:
+            pod = pods.get(name) or self._pod(name)
+            if vpod_key in pod.claims:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue
             # Most claims that are decided are new. Of the pod, only its room depends on them.
-            self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
-            if state.open:
-                if not state.has_room:
-                    self._follow_room(state)
+            self._add_claim(vpod_key, pod, Claim(share, owner, expires_at))
+            if pod.open:
+                if not pod.has_room:
+                    self._follow_room(pod)
                 else:
-                    self._count_free(state)
+                    self._count_free(pod)
         self._refresh_vpod(vpod_key)
 
     def _take_turns(self, vpod_key: str, shares: Mapping[str, Share]) -> None:
@@ -251,7 +252,7 @@ class PoolState(PoolPods):
         """Release exactly the reservations of ``owner``. Later ones of another owner stay."""
         if self.observer is not None:
             self.observer.released(self.key, owner, vpod_key)
-        claims = self.placements.get(vpod_key, {})
+        claims = self.claims_by_vpod.get(vpod_key, {})
         nothing = reserving(None, None, 0.0)
         for name in list(claims):
             claim = claims.get(name)
@@ -267,7 +268,7 @@ class PoolState(PoolPods):
         """The (owner, vpod key) of all reservations, each once."""
         found = (
             (claim.owner, key)
-            for key, claims in self.placements.items()
+            for key, claims in self.claims_by_vpod.items()
             for claim in claims.values()
             if claim.reserved is not None
         )
@@ -280,7 +281,7 @@ class PoolState(PoolPods):
         self._forget_gone(now)
         stale = [
             (key, name)
-            for key, claims in self.placements.items()
+            for key, claims in self.claims_by_vpod.items()
             for name, claim in claims.items()
             if claim.reserved is not None and claim.expires_at <= now
         ]
@@ -291,92 +292,92 @@ class PoolState(PoolPods):
 
     # -- where the sums of claims are derived ------------------------------------------------------
 
-    def _set_ledger(self, state: PodClaims, ledger: Ledger) -> None:
+    def _set_ledger(self, pod: PodClaims, ledger: Ledger) -> None:
         """Record what a pod's annotation says. The caller must refresh the pod afterwards."""
-        for key, claim in list(state.claims.items()):
+        for key, claim in list(pod.claims.items()):
             share = ledger.get(key, NOTHING)
-            if share != claim.ledger and self._claim(key, state.name, recording(share)):
+            if share != claim.ledger and self._claim(key, pod.name, recording(share)):
                 self._refresh_vpod(key)
-        claims, vpods = state.claims, self.vpods
+        claims, vpods = pod.claims, self.vpods
         for key, share in ledger.items():
             if key not in claims and share.vreplicas:
                 # A first list brings many new claims. Only the pod's sums depend on such a claim.
-                self._add_claim(key, state, recorded(share))
+                self._add_claim(key, pod, recorded(share))
                 if key in vpods:
                     self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
         """Change a claim, and the sums of its pod. Return whether what is placed has changed."""
-        state = self.pods.get(pod_name) or self._pod(pod_name)
-        claim = state.claims.get(key) or self._add_claim(key, state, Claim())
+        pod = self.pods.get(pod_name) or self._pod(pod_name)
+        claim = pod.claims.get(key) or self._add_claim(key, pod, Claim())
         held, placed, amounts = claim.held_slots, claim.placed, claim.held_amounts
         change(claim)
-        state.held += claim.held_slots - held
+        pod.held += claim.held_slots - held
         if amounts or claim.held_amounts or placed.amounts:
-            self._follow_amounts(key, state, claim, amounts, placed)
+            self._follow_amounts(key, pod, claim, amounts, placed)
         moved = claim.placed != placed
         if moved:
-            state.placed += claim.placed.slots - placed.slots
+            pod.placed += claim.placed.slots - placed.slots
         if claim.empty:
-            self._drop_claim(key, state)
-        self._follow_room(state)
-        if state.pod is None:
-            self._forget_if_empty(state)
+            self._drop_claim(key, pod)
+        self._follow_room(pod)
+        if pod.pod is None:
+            self._forget_if_empty(pod)
         return moved
 
-    def _add_claim(self, key: str, state: PodClaims, claim: Claim) -> Claim:
+    def _add_claim(self, key: str, pod: PodClaims, claim: Claim) -> Claim:
         """Add a claim with at most one of ledger, status and reservation. So what it holds is what
         it places.
         """
-        state.claims[key] = claim
-        state.revision += 1
-        state.held += claim.held_slots
-        state.placed += claim.held_slots
+        pod.claims[key] = claim
+        pod.revision += 1
+        pod.held += claim.held_slots
+        pod.placed += claim.held_slots
         size = len(key) + SHARE_BYTES_MAX
         if claim.held_amounts:
-            add_to(state.held_amounts, claim.held_amounts)
-            add_to(state.placed_amounts, claim.held_amounts)
+            add_to(pod.held_amounts, claim.held_amounts)
+            add_to(pod.placed_amounts, claim.held_amounts)
             size += amounts_bytes(claim.held_amounts)
-        state.ledger_bytes += size
-        if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
-            self._follow_shares(state, key, size)
-        claims = self.placements.get(key)
+        pod.ledger_bytes += size
+        if pod.ledger_bytes > TENANT_ROOM_BYTES_MAX:
+            self._follow_tenant_room(pod, key, size)
+        claims = self.claims_by_vpod.get(key)
         if claims is None:
-            self.placements[key] = {state.name: claim}
+            self.claims_by_vpod[key] = {pod.name: claim}
         else:
-            claims[state.name] = claim
+            claims[pod.name] = claim
         return claim
 
     def _follow_amounts(
-        self, key: str, state: PodClaims, claim: Claim, held: Amounts, placed: Share
+        self, key: str, pod: PodClaims, claim: Claim, held: Amounts, placed: Share
     ) -> None:
         """Keep the sums of the dimensions. ``held``, ``placed``: of the claim before its change."""
-        add_to(state.held_amounts, held, -1)
-        add_to(state.held_amounts, claim.held_amounts)
-        add_to(state.placed_amounts, times(placed.amounts, placed.vreplicas), -1)
-        add_to(state.placed_amounts, times(claim.placed.amounts, claim.placed.vreplicas))
+        add_to(pod.held_amounts, held, -1)
+        add_to(pod.held_amounts, claim.held_amounts)
+        add_to(pod.placed_amounts, times(placed.amounts, placed.vreplicas), -1)
+        add_to(pod.placed_amounts, times(claim.placed.amounts, claim.placed.vreplicas))
         if longer := amounts_bytes(claim.held_amounts) - amounts_bytes(held):
-            was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
-            state.ledger_bytes += longer
-            if was_crowded or state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
-                self._follow_shares(state, key, longer)
+            was_crowded = pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
+            pod.ledger_bytes += longer
+            if was_crowded or pod.ledger_bytes > TENANT_ROOM_BYTES_MAX:
+                self._follow_tenant_room(pod, key, longer)
 
-    def _drop_claim(self, key: str, state: PodClaims) -> None:
-        del state.claims[key]
-        was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
-        state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
+    def _drop_claim(self, key: str, pod: PodClaims) -> None:
+        del pod.claims[key]
+        was_crowded = pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
+        pod.ledger_bytes -= len(key) + SHARE_BYTES_MAX
         if was_crowded:
-            self._follow_shares(state, key, -len(key) - SHARE_BYTES_MAX)
-        claims = self.placements[key]
-        del claims[state.name]
+            self._follow_tenant_room(pod, key, -len(key) - SHARE_BYTES_MAX)
+        claims = self.claims_by_vpod[key]
+        del claims[pod.name]
         if not claims:
-            del self.placements[key]
+            del self.claims_by_vpod[key]
 
-    def _follow_shares(self, state: PodClaims, key: str, change: int) -> None:
-        """A ledger that is crowded (see ``LedgerShares``), or was, has got an entry of ``change``
+    def _follow_tenant_room(self, pod: PodClaims, key: str, change: int) -> None:
+        """A ledger that is crowded (see ``TenantRoom``), or was, has got an entry of ``change``
         bytes, or lost it if negative.
         """
-        self.shares.entry_changed(state, self.indexed_ordinal(state), key, change)
+        self.tenant_room.entry_changed(pod, self.indexed_ordinal(pod), key, change)
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1

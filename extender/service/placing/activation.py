@@ -196,7 +196,7 @@ class Activation:
         """Decide again every vpod of a pool, and every key in its ledgers."""
         state = self._caches.state.pools.get(pool)
         if state is not None and self._queues.serves(pool):
-            for key in sorted({*state.vpods, *state.placements}):
+            for key in sorted({*state.vpods, *state.claims_by_vpod}):
                 self._queues.add(pool, key)
 
     def forget(self, bucket: Bucket) -> None:

@@ -44,9 +44,9 @@ class Batch(Committed):
     """vpods whose status this batch has written: any write for an older version of them fails."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision, and are queued again."""
-    told: dict[str, str | None] = field(default_factory=dict)
-    """Pod name -> the text of its assignment when it was found that shares may leave its ledger. If
-    its adapter is told to serve one of them meanwhile, the write fails.
+    assignment_at_check: dict[str, str | None] = field(default_factory=dict)
+    """Pod name -> the text of its assignment when it was found that shares may leave its ledger.
+    The write fails if the adapter is told something else meanwhile.
     """
     refused: dict[str, str] = field(default_factory=dict)
     """vpod key -> which write the API server forbids, and why."""

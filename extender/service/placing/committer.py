@@ -7,6 +7,9 @@ For a batch of decisions of one pool:
 2. *statuses*: one patch per vpod, of what step 1 achieved;
 3. *ledgers down*: one patch per pod, with everything that has left it.
 
+``Batch`` has what became of each decision. ``publishable`` says what step 2 may write, and
+``StatusDoubts`` and ``LedgerConfirmations`` what is not certain.
+
 So a status never publishes what no ledger covers (I2), and a move reaches its new pod before it
 leaves the old one. A crash in between leaves a ledger larger than the status; the next leader
 publishes or frees the excess. Vreplicas on a pod whose bind is unconfirmed are not published
@@ -18,8 +21,8 @@ In a pool that hands shares over, steps 2 and 3 leave out what adapters are not 
 A ledger write compares the pod's UID and the whole annotation with the text from which the patch
 was made. If anybody else has written, such as another leader, it fails instead of overcommitting
 the pod (I1). The batch's reservations are released at the end, when the caches hold what was
-written. After a write of unknown outcome, and while a vpod waits for adapters, they stay until they
-expire or the vpod is decided again.
+written. While a write's outcome or the stored status is not known, and while a vpod waits for
+adapters, they stay until they expire or the vpod is decided again.
 """
 
 import asyncio
@@ -57,15 +60,12 @@ from extender.telemetry.tracing import span
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
 """How long a reservation lasts that nothing confirms (I5), as in kube-scheduler. A pool that hands
-shares over adds ``HandOvers.longest_s``. How long a request may still arrive is
-``ledger_confirmations.UNDER_WAY_S``.
+shares over adds ``HandOvers.longest_s``.
 """
 
 
 class PoolLeadership(Protocol):
-    """The part of ``Leadership`` that a writer asks before each write for a pool. No method has a
-    safe default.
-    """
+    """The part of ``Leadership`` that a writer asks before each write for a pool."""
 
     def leads(self, pool: str) -> bool:
         """Whether this replica may act for a pool now."""
@@ -174,7 +174,7 @@ class Committer:
         finally:
             for key, decision in batch.decisions.items():
                 unsettled = key in batch.unknown or key in batch.waiting
-                if not (self.status_doubts.keeps(owner, key) or unsettled):
+                if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
@@ -245,11 +245,11 @@ class Committer:
         """Pod name -> vpod key -> share, for ledgers that hold more than is published now."""
         downs: dict[str, dict[str, Share]] = {}
         for key in batch.decisions:
-            # ``hold`` is called for failed vpods too, because it starts the list that ends a doubt.
-            doubtful = self.status_doubts.hold(key)
+            # For failed vpods too: this starts the list that ends a doubt.
+            self.status_doubts.look_again(key)
             if key in batch.failed or key in batch.stale:
                 continue
-            if doubtful:
+            if self.status_doubts.is_doubtful(key):
                 # Until the status is seen again, the ledgers have to cover all that it may say
                 # (I2).
                 batch.failed[key] = "what is published is in doubt"
@@ -281,11 +281,10 @@ class Committer:
             # If only the status keeps vreplicas here, the share keeps its weight and amounts: a
             # vpod that has left the pool has none in this decision.
             size = decision if count >= published else claim.ledger
-            # This step adds nothing: a caller may publish more than its pod came back with, and
-            # must first hear of that.
-            share = share_of(
-                max(count, min(published, claim.ledger.vreplicas)), size.weight, size.amounts
-            )
+            # What only the status keeps is never more than the ledger has: this step adds nothing.
+            # A caller may publish more than its pod came back with, and must first hear of that.
+            stays = max(count, min(published, claim.ledger.vreplicas))
+            share = share_of(stays, size.weight, size.amounts)
             pod = pool.pods[name].pod
             if (
                 claim.ledger.vreplicas
@@ -293,12 +292,12 @@ class Committer:
                 and pod is not None
                 and not pod.assumed
             ):
-                if self.hand_overs.retain(batch.pool, key, name, remaining=share.vreplicas):
+                if self.hand_overs.must_retain(batch.pool, key, name, remaining=share.vreplicas):
                     batch.waiting.add(key)
                     continue
                 lowered[name] = share
                 if pool.adapter_pool is not None and pool.adapter_pool.hands_over:
-                    batch.told[name] = pod.assignment_text
+                    batch.assignment_at_check[name] = pod.assignment_text
         if lowered and not self._may_lower(batch, key):
             batch.failed[key] = "a status of the leader before may still be under way"
             return {}
@@ -393,6 +392,7 @@ class Committer:
         for name, count in self.hand_overs.withhold(decision).items():
             batch.waiting.add(decision.vpod)
             if name in confirmed:
+                # Publish what the target has there, less what adapters are not ready for.
                 confirmed[name] = min(confirmed[name], decision.target[name]) - count
         published = self.hand_overs.served_first(decision, vpod.placements)
         target = publishable(decision.target, confirmed, published)

@@ -2,13 +2,15 @@
 pools with ``spec.handoff.mode: Overlap`` or ``Exclusive``. ``engine.placing.handover`` has the
 rules, and ``exclusive`` what is different with ``Exclusive``.
 
-The committer asks what may be published (``withhold``) and what may leave a ledger (``retain``).
-A decision that has to wait stays reserved. Its vpod is decided again once something changes for it:
-an adapter's assignment or acknowledgement, or a time that has come.
+The committer asks what may be published (``withhold``) and what may leave a ledger
+(``must_retain``). A decision that has to wait stays reserved. Its vpod is decided again once
+something changes for it: an adapter's assignment or acknowledgement, or a time that has come.
 
 If the leader fails, what is remembered here is lost, but no share is. If the status was not written
-yet, the next leader takes back what the destination's ledger has, and the evictor plans anew. If it
-was written, the next leader goes on from the assignments.
+yet, the next leader takes back what the destination's ledger has. Off a pod that is drained, it
+leaves it there and waits again. If the status was written, it goes on from the assignments.
+
+The placer sets ``decide``. ``AssignmentWriter`` asks ``choose_telling``, and sets ``tell``.
 
 Vpods of callers of ``POST /v1/schedule`` are not handed over: their callers publish where they are.
 """
@@ -52,7 +54,15 @@ def _ignore(_pool: str, _vpod: str) -> None:
 
 @dataclass(slots=True)
 class _HandOver:
-    """The hand-over of one vpod. Times are the event loop's, in seconds."""
+    """The hand-over of one vpod. Times are the event loop's, in seconds. What is set is its state.
+
+    .. code-block:: text
+
+        prepared_by      it waits for adapters to get ready; the status waits
+        served_by        it waits for adapters to serve; ``Drain`` waits
+        stays_until      it was taken back, because adapters did not get ready in time
+        none of these    its last ``Drain`` is under way, or it is dropped at the next ``written``
+    """
 
     prepared_by: float | None = None
     """Until when its status waits for adapters to get ready; None while it does not wait."""
@@ -174,8 +184,8 @@ class HandOvers:
         return withheld
 
     def served_first(self, decision: Decision, published: Mapping[str, int]) -> Mapping[str, int]:
-        """What a vpod publishes, first the pods that serve what the decision takes from them: what
-        is withheld stays there.
+        """Return what a vpod publishes, in the order in which ``publishable`` keeps it: first the
+        pods that still serve what leaves them.
         """
         view = self._views.of(decision.pool, decision.vpod)
         if view is None:
@@ -183,7 +193,7 @@ class HandOvers:
         serving = rules.served_by_sources(view.state, decision.vpod, decision.target, view.adapters)
         return {name: published[name] for name in serving if name in published} | {**published}
 
-    def retain(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:
+    def must_retain(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:
         """Return whether the pod's ledger has to keep vreplicas that are published no more. Count
         the drain that is over, and report an adapter that has not let go in time. ``remaining``:
         how many vreplicas stay.
@@ -194,11 +204,11 @@ class HandOvers:
         state, adapters = view.state, view.adapters
         if remaining:
             retained = rules.retains_some(state.pods[pod], vpod, adapters)
-            return retained and not self._await_takeover(view, vpod)
+            return retained and not self._is_taken_over(view, vpod)
         kept = rules.retains(state.pods[pod], vpod, adapters, self._now())
-        told = adapters(pod).share_of(vpod)
-        if not kept and told is not None and told.state is ShareState.DRAIN:
-            left_s = epoch_s(told.deadline, self._now()) - self._now()
+        assigned = adapters(pod).share_of(vpod)
+        if not kept and assigned is not None and assigned.state is ShareState.DRAIN:
+            left_s = epoch_s(assigned.deadline, self._now()) - self._now()
             took_s = view.handoff.drain_timeout_s - left_s
             self._metrics.handover_duration.labels(DRAIN).observe(took_s)
             if state.pods[pod].serving and adapters(pod).may_serve(vpod):
@@ -223,14 +233,14 @@ class HandOvers:
     # -- what adapters are told --------------------------------------------------------------------
 
     def choose_telling(self, pod: AdapterPod, vpod: str, had: AssignedShare | None) -> Telling:
-        """What a pod is told of a share in its ledger. ``had``: what it is told now."""
+        """What a pod is to be told of a share in its ledger. ``had``: what it is told now."""
         view = self._views.of(pod.pool, vpod)
         if view is None:
             return self.indexed.numbered(pod, vpod, had, Telling())
         hand_over = self._hand_overs.get((pod.pool, vpod))
 
         def drain() -> Telling | None:
-            if not self._await_takeover(view, vpod):
+            if not self._is_taken_over(view, vpod):
                 return None
             reason = hand_over.reason if hand_over is not None else None
             if reason is None and (known := view.state.pods.get(pod.name)) is not None:
@@ -245,13 +255,13 @@ class HandOvers:
         preparing = hand_over is not None and hand_over.prepared_by is not None
         if had is not None and had.state is ShareState.DRAIN:
             preparing = preparing and not self._views.adapter(pod).may_serve(vpod)
-        told = rules.telling(view.state, vpod, pod.name, had, preparing=preparing, drain=drain)
-        told = self.indexed.numbered(pod, vpod, had, told)
-        return self.exclusive.narrowed(view.state, pod, vpod, had, told)
+        telling = rules.telling(view.state, vpod, pod.name, had, preparing=preparing, drain=drain)
+        telling = self.indexed.numbered(pod, vpod, had, telling)
+        return self.exclusive.narrowed(view.state, pod, vpod, had, telling)
 
-    def _await_takeover(self, view: HandOverView, vpod: str) -> bool:
-        """Whether what the vpod publishes is served, or was waited for long enough. Otherwise the
-        wait begins, or goes on. If only one may serve, the former one lets go first.
+    def _is_taken_over(self, view: HandOverView, vpod: str) -> bool:
+        """Whether others serve what the vpod publishes, or have had their time. Otherwise that time
+        begins, or goes on. If only one may serve, the former one lets go first.
         """
         if view.handoff.mode is HandoffMode.EXCLUSIVE:
             return True

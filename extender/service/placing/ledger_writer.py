@@ -84,7 +84,7 @@ class LedgerWriter:
         if pod is None or not pod.node or not self._caches.state.counts(pod):
             batch.fall_short(change, "pod is gone")
             return
-        if batch.told.get(pod.name, pod.assignment_text) != pod.assignment_text:
+        if batch.assignment_at_check.get(pod.name, pod.assignment_text) != pod.assignment_text:
             batch.fall_short(change, "its adapter is told something else by now")
             return
         state = self._caches.state
@@ -109,7 +109,7 @@ class LedgerWriter:
             if not asked:
                 return
             change, patch = asked, ledger_patch(pod, ledger, slots, capacities)
-        if pod.name in batch.told:
+        if pod.name in batch.assignment_at_check:
             patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))
         text = written_text(patch)
         try:

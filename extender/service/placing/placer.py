@@ -5,8 +5,8 @@ other. It reserves each decision before the next one is made. Then the committer
 ``Activation`` says which changes bring a vpod into the queue.
 
 Two others decide through the placer, between two batches of a pool, so decisions of one pool never
-overlap: the evictor (``move``), and callers of ``POST /v1/schedule``, which keep their vpods'
-status themselves (``schedule``).
+overlap: the evictor (``move``), and callers of ``POST /v1/schedule`` (``schedule``). Callers keep
+the status of their vpods themselves. These are the *external* vpods.
 """
 
 import asyncio
@@ -63,7 +63,9 @@ class ScaleTrigger(Protocol):
 
 
 class OnDecided(Protocol):
-    """Called for every decision, before it is reserved."""
+    """Called for every decision, before it is reserved. If a batch is decided in another order in
+    the end, it is called for both orders.
+    """
 
     def __call__(self, cause: Cause, decision: Decision, asked: Sequence[Move] = (), /) -> None:
         """``asked``: the moves that the decision carries out."""
@@ -185,13 +187,15 @@ class Placer:
         started = self._clock()
         unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
         # These may belong to callers that have not asked this leader yet. Their ledgers stay.
-        kept = dict.fromkeys(key for key in keys if self.external_vpods.speak_by_ledgers(pool, key))
-        # Releasing a decision to try another order would also give up what an earlier one of
-        # unknown outcome, or one that waits for adapters, has reserved.
+        kept = dict.fromkeys(
+            key for key in keys if self.external_vpods.may_belong_to_unknown_caller(pool, key)
+        )
         state = self._caches.state.pool(pool)
         decisions, committed = await self._carry_out(
             pool,
             (self._decide(pool, key) for key in keys if key not in kept),
+            # Releasing a decision to try another order would also give up what an earlier one of
+            # unknown outcome, or one that waits for adapters, has reserved.
             any_order=not any(state.is_reserved(key) for key in keys),
         )
         for decision in decisions:
@@ -239,6 +243,7 @@ class Placer:
             lambda vpods: self._release(owner, pool, vpods),
             ages={one.vpod: queue.age(one.vpod) for one in decisions},
         )
+        # Nothing is reserved now. The first order has been reported (``on_decided``).
         if found is decisions:
             return self._reserve(owner, decisions)
         return self._reserve(owner, (self._decide(pool.key, one.vpod) for one in found))
@@ -276,8 +281,8 @@ class Placer:
         """A caller's vpod as its source shows it. None if it is no caller's, or if no source shows
         it in this pool.
 
-        The committer lowers ledgers only for a decision about the object's present version. A
-        request has no version.
+        The committer lowers ledgers only for a decision about the object's present version, and a
+        request has none. So such a vpod is decided as its source shows it.
         """
         vpod = self._caches.vpods.latest(key) if key in self.external_vpods else None
         return vpod if vpod is not None and vpod.pool == pool.key else None
@@ -291,7 +296,9 @@ class Placer:
     # -- the evictor and callers -------------------------------------------------------------------
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
-        """Carry out the evictor's moves that are still possible. Return those that were written."""
+        """Carry out the evictor's moves that are still possible. Return those that were written, or
+        were begun and wait for adapters.
+        """
         state = self._caches.state.pool(pool)
         async with self._lock(pool):
             decisions, committed = await self._carry_out(
@@ -341,7 +348,7 @@ class Placer:
             self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
-            # Only the caller can publish a move, so vreplicas may leave draining pods now, when it
+            # Only the caller can publish a move, so vreplicas may leave closed pods now, when it
             # asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
             self.on_decided(Cause.SCHEDULE, decided)
@@ -363,8 +370,8 @@ class Placer:
         """Decide the vpod again if a source shows it too and ledgers hold more of it than its
         caller was told.
 
-        A request lowers no ledger of such a vpod (``_watched``). Nor could the decision about its
-        last change: an earlier request still counted the vreplicas as published.
+        A request lowers no ledger of such a vpod (``_watched``). Neither could the decision about
+        the vpod's last change, if it came before the caller published fewer.
         """
         held = pool.claims_of(key).items()
         if self._watched(pool, key) is not None and any(

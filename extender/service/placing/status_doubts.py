@@ -72,7 +72,7 @@ class StatusDoubts:
             owner, pool, vpod.resource_version, vpod.source, tells_at, max(look_at, tells_at)
         )
 
-    def keeps(self, owner: object, vpod_key: str) -> bool:
+    def take_over_doubt(self, owner: object, vpod_key: str) -> bool:
         """Whether a vpod's status is in doubt. Then its newest decision, of ``owner``, stays
         reserved until the doubt ends, even if that decision's own writes have certainly failed:
         those of an earlier one may be published (seed 9001469).
@@ -82,12 +82,15 @@ class StatusDoubts:
             self._doubts[vpod_key] = doubt._replace(owner=owner)
         return doubt is not None
 
-    def hold(self, vpod_key: str) -> bool:
-        """Whether a vpod's status is in doubt. May start a list to end the doubt."""
+    def is_doubtful(self, vpod_key: str) -> bool:
+        """Whether a vpod's status is in doubt."""
+        return vpod_key in self._doubts
+
+    def look_again(self, vpod_key: str) -> None:
+        """Start the list that ends a vpod's doubt, once a list is worth its cost."""
         doubt = self._doubts.get(vpod_key)
         if doubt is not None and doubt.look_at <= self._clock():
             self._look(doubt.source)
-        return doubt is not None
 
     def _look(self, source: str) -> None:
         if source in self._lists:

@@ -1,6 +1,7 @@
 """``Evictor``: the leader's loop that moves vreplicas, period by period (DESIGN 5.5).
 
-Each pool has one task. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says
+Each pool has one task. It looks at the pool in each *period* (scaleDownPeriodSeconds) and whenever
+it is triggered. A *look* makes one plan after the other (``PoolMoves.turns``): ``plan_moves`` says
 what should move where. The mover, which is the placer, makes those moves that are still possible,
 between two of its batches. Each pool sets the limits:
 
@@ -56,7 +57,8 @@ class Mover(Protocol):
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
         """Make those moves of a pool that are still possible. Return those that were written,
-        perhaps with fewer vreplicas.
+        perhaps with fewer vreplicas, or were begun and wait for
+        adapters.
 
         Does not overlap with the pool's placing. Order of writes: destination ledger, status,
         source ledger.
@@ -102,14 +104,14 @@ class Evictor:
 
     def trigger(self, pool: str) -> None:
         """Look at this pool now. The budget of the period does not change."""
-        if (known := self._pools.get(pool)) is not None:
-            known.wake.set()
+        if (pool_moves := self._pools.get(pool)) is not None:
+            pool_moves.wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Move vreplicas in the bucket's pools until cancelled. A new leader waits one period, so
-        that placing comes first.
+        """Move vreplicas in the bucket's pools until cancelled. A new leader waits one period
+        unless something triggers it. Load always waits that long.
         """
         self._forget(bucket)
         try:
@@ -134,21 +136,21 @@ class Evictor:
             self._load.forget(bucket)
 
     async def _run_pool(self, key: str) -> None:
-        known = self._pools[key]
+        pool_moves = self._pools[key]
         clock = asyncio.get_running_loop().time
-        known.begin_period(clock())
+        pool_moves.begin_period(clock())
         while (pool := self._caches.pools.get(key)) is not None:
-            due = known.period_began + pool.scale_down_period_s
+            due = pool_moves.period_began + pool.scale_down_period_s
             try:
                 async with asyncio.timeout_at(due):
-                    await known.wake.wait()
+                    await pool_moves.wake.wait()
             except TimeoutError:
                 pass
-            known.wake.clear()
+            pool_moves.wake.clear()
             # Checked after every wake-up: frequent triggers must not prolong a period.
             if clock() >= due:
-                known.begin_period(clock())
-                known.load_due = True
+                pool_moves.begin_period(clock())
+                pool_moves.load_due = True
             await self.rebalance(key)
         del self._pools[key]
         if self._load is not None:
@@ -159,31 +161,31 @@ class Evictor:
         """Plan the pool's moves with the rest of the period's budget, and make them. Return those
         that were made.
         """
-        known = self._pools.setdefault(key, PoolMoves())
-        known.begin_look()
-        load = await self._look_at_load(key) if known.load_due else None
-        known.load_due = False
+        pool_moves = self._pools.setdefault(key, PoolMoves())
+        pool_moves.begin_look()
+        load = await self._look_at_load(key) if pool_moves.load_due else None
+        pool_moves.load_due = False
         state = self._caches.state.pools.get(key)
         done: list[Move] = []
-        for vpods in known.turns(state) if state is not None else ():
+        for vpods in pool_moves.turns(state) if state is not None else ():
             pool = state.adapter_pool if state is not None else None
             if state is None or pool is None or pool.deleting or state.stateful_set is None:
                 break
-            if known.spent >= pool.moves_per_period:
+            if pool_moves.spent >= pool.moves_per_period:
                 break
-            moves = self._plan(known, state, pool, vpods, load)
+            moves = self._plan(pool_moves, state, pool, vpods, load)
             load = None  # after these moves, the pods have other loads
             if pool.move_dry_run:
-                self._would_move(known, state, moves)
+                self._would_move(pool_moves, state, moves)
             else:
-                known.end_dry_run()
-                done += await self._make(known, state, moves)
+                pool_moves.end_dry_run()
+                done += await self._make(pool_moves, state, moves)
             await asyncio.sleep(0)
             state = self._caches.state.pools.get(key)
         reasons = {move.reason for move in done}
-        known.load_due = MoveReason.LOAD in reasons
-        if known.load_due or MoveReason.MAKE_ROOM in reasons:
-            known.wake.set()
+        pool_moves.load_due = MoveReason.LOAD in reasons
+        if pool_moves.load_due or MoveReason.MAKE_ROOM in reasons:
+            pool_moves.wake.set()
         if done:
             log.info(
                 "pool %s: %s",
@@ -202,26 +204,28 @@ class Evictor:
 
     def _plan(
         self,
-        known: PoolMoves,
+        pool_moves: PoolMoves,
         state: PoolState,
         pool: AdapterPool,
         vpods: Sequence[str],
         load: LoadGoal | None,
     ) -> list[Move]:
-        if known.waiting is None:
-            known.waiting = self._waiting(state)
-        cooling = known.cooling(state, pool.move_cooldown_s, self._now())
-        known.left_behind.look(state)
+        if pool_moves.waiting is None:
+            pool_moves.waiting = self._waiting(state)
+        cooling = pool_moves.cooling(state, pool.move_cooldown_s, self._now())
+        pool_moves.left_behind.look(state)
         limits = Limits(
-            budget=pool.moves_per_period - known.spent,
+            budget=pool.moves_per_period - pool_moves.spent,
             cooling=cooling,
-            fixed=lambda key: known.refused(key) or not is_published(state, key),
+            fixed=lambda key: pool_moves.refused(key) or not is_published(state, key),
         )
         advice = Advice(
-            returns=lambda key, placements: known.left_behind.returns(state.vpods[key], placements),
+            returns=lambda key, placements: pool_moves.left_behind.returns(
+                state.vpods[key], placements
+            ),
             vpods=[key for key in vpods if self._may_improve(state, key)],
-            waiting=known.in_turn(known.waiting),
-            load=_left_of(load, known.spent_for_load),
+            waiting=pool_moves.in_turn(pool_moves.waiting),
+            load=_left_of(load, pool_moves.spent_for_load),
         )
         return plan_moves(state, limits, advice)
 
@@ -237,7 +241,9 @@ class Evictor:
         vpod = state.vpods.get(key)
         return vpod is not None and self._caches.state.selects(state.key, vpod)
 
-    async def _make(self, known: PoolMoves, state: PoolState, moves: Sequence[Move]) -> list[Move]:
+    async def _make(
+        self, pool_moves: PoolMoves, state: PoolState, moves: Sequence[Move]
+    ) -> list[Move]:
         if not moves:
             return []
         self._count_planned(moves)
@@ -252,7 +258,7 @@ class Evictor:
                 extra={"pool": state.key},
             )
             done = []
-        known.settle(moves, done, before, self._now())
+        pool_moves.settle(moves, done, before, self._now())
         return done
 
     # -- reporting ---------------------------------------------------------------------------------
@@ -261,9 +267,9 @@ class Evictor:
         for move in moves:
             self._metrics.moves_planned.labels(str(move.reason)).inc(move.vreplicas)
 
-    def _would_move(self, known: PoolMoves, state: PoolState, moves: list[Move]) -> None:
+    def _would_move(self, pool_moves: PoolMoves, state: PoolState, moves: list[Move]) -> None:
         """Dry run: report moves that have not been reported yet."""
-        new = known.not_reported_yet(moves, state.vpods)
+        new = pool_moves.not_reported_yet(moves, state.vpods)
         self._count_planned(new)
         notes: dict[str, list[str]] = {}
         for move in new:

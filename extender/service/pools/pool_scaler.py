@@ -3,7 +3,7 @@
 A look has these steps. It opens closed ordinals that are needed again. It leaves a number that
 somebody else has written, for now. It adds pods at once if more are needed, unless the pool's owner
 wants room to be made by moves first. Otherwise it removes
-closed and empty pods. Once per period it first closes what is not needed (``draining_ordinals``).
+closed and empty pods. Once per period it first closes what is not needed (``closed_ordinals``).
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from extender.model.counted import counted
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, StatefulSet, VPod
-from extender.service.pools.draining_ordinals import (
+from extender.service.pools.closed_ordinals import (
     REOPENED_MAX,
     ClosedChanged,
-    DrainingOrdinals,
+    ClosedOrdinals,
 )
 from extender.service.pools.scale_cache import Scale, ScaleCache
 from extender.service.watching.caches import Caches
@@ -111,7 +111,7 @@ class PoolScaler:
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed if maxPods allows fewer; otherwise 0."""
-        self.draining = DrainingOrdinals(
+        self.draining = ClosedOrdinals(
             key,
             context.caches,
             clock=now,

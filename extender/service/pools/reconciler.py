@@ -196,7 +196,7 @@ class Reconciler:
     async def _requeue_differences(self, bucket: Bucket) -> None:
         """Queue vpods whose records differ. Works in slices; later differences come as events."""
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
-            for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
+            for count, (key, claims) in enumerate(list(pool.claims_by_vpod.items()), 1):
                 if count % SLICE_VPODS == 0:
                     await asyncio.sleep(0)
                 apart = any(

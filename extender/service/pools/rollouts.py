@@ -1,10 +1,10 @@
-"""``Rollouts``: the leader's loop that replaces the pods of an old revision, pod by pod, in pools
-with ``spec.rollout.strategy: HandedOver``.
+"""``Rollouts``: the leader's loop that replaces the pods of an old revision, one or several at a
+time, in pools with ``spec.rollout.strategy: HandedOver``.
 
 ``engine.scaling.rollout`` says which pods are next, from what is stored. This loop marks them, and
-evicts each once it carries nothing or its deadline has passed. In between, the evictor hands its
-shares over, and the autoscaler makes room. The loop remembers only its pace after a refusal, so any
-next leader goes on.
+evicts each once it carries nothing or its deadline has passed. In between, the placer hands its
+shares over, and the autoscaler makes room. The loop remembers only its pace after a refusal and
+since when it waits, so any next leader goes on.
 
 In all pools that hand shares over, the loop also gives the evictions of others their turns. So one
 task alone decides which pods go, and none is counted twice or forgotten.

@@ -141,7 +141,7 @@ class ExternalVPods:
             self._changed(vpod, None)
             self._forgotten(vpod.key)
 
-    def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
+    def may_belong_to_unknown_caller(self, pool_key: str, key: str) -> bool:
         """Whether the vpod of a ledger's key may belong to a caller that has not asked this leader
         yet. Then the ledger is kept as it is.
         """

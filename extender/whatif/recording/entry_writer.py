@@ -91,7 +91,7 @@ def snapshot_of(state: ClusterState) -> Iterator[EntryContent]:
         yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
         yield from map(Put, pool.unowned_pods.values())
         yield from (Put(vpod) for vpod in pool.vpods.values())
-        for vpod, claims in pool.placements.items():
+        for vpod, claims in pool.claims_by_vpod.items():
             for name, claim in claims.items():
                 if claim.reserved is not None:
                     shares = {name: claim.reserved}

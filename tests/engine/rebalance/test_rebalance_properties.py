@@ -84,11 +84,11 @@ def carry_out(world: World, moves: list[Move]) -> list[Move]:
 
 
 def placed(pool: PoolState) -> dict[str, dict[str, int]]:
-    return {key: pool.placed_of(key) for key in pool.placements}
+    return {key: pool.placed_of(key) for key in pool.claims_by_vpod}
 
 
 def totals(pool: PoolState) -> dict[str, int]:
-    return {key: pool.placed_vreplicas(key) for key in pool.placements}
+    return {key: pool.placed_vreplicas(key) for key in pool.claims_by_vpod}
 
 
 def given_a_profile(world: World, profile) -> PoolState:

@@ -94,7 +94,7 @@ class Changes(RuleBasedStateMachine):
             naive = Naive(self.world, key)
             for name, pod in pool.pods.items():
                 assert name in naive.names or pod.last_ledger, name
-            assert all(claims for claims in pool.placements.values())
+            assert all(claims for claims in pool.claims_by_vpod.values())
 
 
 Changes.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)

@@ -144,7 +144,8 @@ class Lists:
 
 
 async def held(doubts: StatusDoubts) -> bool:
-    holds = doubts.hold("tenant/a")
+    doubts.look_again("tenant/a")
+    holds = doubts.is_doubtful("tenant/a")
     await asyncio.sleep(0)
     return holds
 
@@ -201,11 +202,12 @@ async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it()
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
     clock.at = 5.0
-    assert doubts.hold("tenant/b")
+    doubts.look_again("tenant/b")
+    assert doubts.is_doubtful("tenant/b")
     await asyncio.sleep(0)
     clock.at = UNDER_WAY_S + 1.0
     await lists.answered()
-    assert (await held(doubts), doubts.hold("tenant/b")) == (True, False)
+    assert (await held(doubts), doubts.is_doubtful("tenant/b")) == (True, False)
 
 
 @pytest.mark.parametrize("conflict", [True, False])
@@ -222,7 +224,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
     caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
     doubts.note(OWNER, POOL, vpod, conflict=conflict)
-    assert not doubts.hold("tenant/a")
+    assert not doubts.is_doubtful("tenant/a")
     assert pool.placed_of("tenant/a") == {}
 
 
@@ -235,9 +237,9 @@ def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     vpod = caches.vpods.latest("tenant/a")
     assert vpod is not None
     doubts.note(OWNER, POOL, vpod, conflict=False)
-    assert doubts.hold("tenant/a")
+    assert doubts.is_doubtful("tenant/a")
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
-    assert not doubts.hold("tenant/a")
+    assert not doubts.is_doubtful("tenant/a")
     assert pool.placed_of("tenant/a") == {}
 
 

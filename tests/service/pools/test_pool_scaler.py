@@ -10,7 +10,7 @@ from extender.engine.placing.refused import IN_DOUBT, why_not_each
 from extender.engine.pods.bits import bits
 from extender.engine.scaling.size import plan_scale
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
-from extender.service.pools.draining_ordinals import SHOWN_S
+from extender.service.pools.closed_ordinals import SHOWN_S
 from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL

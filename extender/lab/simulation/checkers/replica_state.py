@@ -33,7 +33,7 @@ def state_problems(replica: Replica) -> list[str]:
     problems = [
         f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"
         for state in caches.state.pools.values()
-        for key, claims in state.placements.items()
+        for key, claims in state.claims_by_vpod.items()
         for name, claim in claims.items()
         if claim.reserved is not None
     ]

@@ -176,9 +176,9 @@ def test_what_stands_stays_also_over_the_share(profile):
 
 def test_with_its_entries_a_namespace_gets_its_share_back():
     scene = a_scene(replicas=1).pod(0, ledger_of("greedy", SHARE)).vpod("a", 1, namespace="greedy")
-    assert scene.pool.shares.spent == {"greedy": 1}
+    assert scene.pool.tenant_room.spent == {"greedy": 1}
     scene.pod(0, ledger_of("greedy", SHARE - 1))
-    assert scene.pool.shares.spent == {}
+    assert scene.pool.tenant_room.spent == {}
     assert target(scene, "a") == {"dispatcher-0": 1}
 
 

@@ -1,4 +1,4 @@
-"""``DrainingOrdinals``: which ordinals of one pool are *closed*: they take no new vreplicas, so
+"""``ClosedOrdinals``: which ordinals of one pool are *closed*: they take no new vreplicas, so
 that they can be emptied and removed (DESIGN 5.4).
 
 What the pool does not need is closed, and what it needs again is opened. A vpod without a place
@@ -51,7 +51,7 @@ class ClosedChanged(Protocol):
         ...
 
 
-class DrainingOrdinals:
+class ClosedOrdinals:
     """For pool ``key``. Times are ``clock``'s, in seconds.
 
     ``no_predecessor_writes``: whether every write of another leader of the pool has arrived or

@@ -1,4 +1,4 @@
-"""``LedgerShares``: which tenants have used up their share of the bytes of which ledgers. It
+"""``TenantRoom``: which tenants have used up their share of the bytes of which ledgers. It
 follows every change, as ``PoolState.room`` does, and is never rebuilt.
 
 A ledger has ``LEDGER_BYTES_MAX`` bytes. A tenant with long vpod names fills one long before the
@@ -14,7 +14,7 @@ from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims, tenant_of
 
 
-class LedgerShares:
+class TenantRoom:
     """Bit sets over a pool's ordinals. Changed by ``PoolState`` only."""
 
     __slots__ = ("crowded", "spent")

@@ -6,8 +6,8 @@ import pytest
 
 from extender.engine.scaling.size import plan_scale
 from extender.model.objects import VPod
-from extender.service.pools import draining_ordinals
-from extender.service.pools.draining_ordinals import REOPENED_MAX, DrainingOrdinals
+from extender.service.pools import closed_ordinals
+from extender.service.pools.closed_ordinals import REOPENED_MAX, ClosedOrdinals
 from extender.service.watching.caches import Caches
 from tests.support.builders import POOL, Scene
 
@@ -23,7 +23,7 @@ class Bench:
         self.now_s = 0.0
         self.closings = 0
         self.scene = Scene(replicas=3, min_pods=0).pods(0, 1, 2).vpod("a", 1)
-        self.ordinals = DrainingOrdinals(
+        self.ordinals = ClosedOrdinals(
             POOL,
             Caches(),
             clock=lambda: self.now_s,
@@ -34,8 +34,8 @@ class Bench:
         def waits(*_: Any) -> tuple[str, bool]:
             return ("tenant/a", True)
 
-        monkeypatch.setattr(draining_ordinals, "ordinals_to_close", lambda *_: 0b100)
-        monkeypatch.setattr(draining_ordinals, "waits_for_closed", waits)
+        monkeypatch.setattr(closed_ordinals, "ordinals_to_close", lambda *_: 0b100)
+        monkeypatch.setattr(closed_ordinals, "waits_for_closed", waits)
 
     def _changed(self, pool: str, *, opened: bool) -> None:
         assert pool == POOL
