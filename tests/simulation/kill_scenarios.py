@@ -51,13 +51,15 @@ POOL: Final[Mapping[str, Any]] = {
 @dataclass(frozen=True)
 class Scenario:
     """``play`` acts. ``moves``: whether it asks for moves; none of the others may happen, nor more
-    than without a kill.
+    than without a kill. ``again``: but for so many, where what moves may go to a pod that is left
+    later.
     """
 
     name: str
     play: Callable[[Run], Awaitable[None]]
     scale: Scale = field(default_factory=lambda: Scale(nodes=3, slots_per_pod=5, replicas=0))
     moves: frozenset[str] = frozenset()
+    again: int = 0
 
 
 async def _grow(run: Run) -> None:
@@ -169,13 +171,14 @@ async def _maintain(run: Run) -> None:
     """A node is cordoned until its pods have left it."""
     await _three_adapters(run)
     run.arm()
-    pods = run.world.stored(PODS)
-    node = pods[NS, "dispatcher-1"]["spec"]["nodeName"]
+    node = run.world.stored(PODS)[NS, "dispatcher-1"]["spec"]["nodeName"]
     await run.patch(NODES, node, {"spec": {"unschedulable": True}}, "")
-    await run.until(
-        lambda: all(pod["spec"].get("nodeName") != node for pod in pods.values()),
-        "no pod is on the node",
-    )
+
+    def is_left() -> bool:
+        pods = run.world.stored(PODS).values()
+        return all(pod["spec"].get("nodeName") != node for pod in pods)
+
+    await run.until(is_left, "no pod is on the node")
     await run.patch(NODES, node, {"spec": {"unschedulable": None}}, "")
     await run.settled()
 
@@ -465,6 +468,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
                 min_pods=3, handoff={"mode": "Overlap"}, rollout={"strategy": "HandedOver"}, **POOL
             ),
             moves=frozenset({"Rollout", "Compaction"}),
+            again=1,
         ),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
