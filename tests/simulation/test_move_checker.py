@@ -36,9 +36,10 @@ def seen(
     *,
     node: str = "n",
     ledger: dict[str, int] | None = None,
+    phase: str = "Running",
 ) -> None:
     obj = pod_object(name, ledger or {}, node=node, slots=100)
-    scene.write("pods", name, {**obj, "status": condition(ready)}, PERSON)
+    scene.write("pods", name, {**obj, "status": {**condition(ready), "phase": phase}}, PERSON)
 
 
 def node_is(scene: CheckerScene, name: str, ready: bool, zone: str = "z") -> None:
@@ -90,6 +91,15 @@ class TestReschedule:
         scene = waiting_scene()
         seen(scene, "a-1", ready=True)
         seen(scene, "a-1", ready=False)
+        await later(LIMIT_S)
+        assert rescheduled(scene) == []
+
+    @in_virtual_time
+    async def test_a_pod_whose_containers_have_ended_is_absent_though_it_still_says_ready(self):
+        """Seed 181398761."""
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=True, phase="Succeeded")
         await later(LIMIT_S)
         assert rescheduled(scene) == []
 

@@ -312,6 +312,11 @@ def is_ready(obj: Obj) -> bool:
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
+def has_finished(obj: Obj) -> bool:
+    """Return whether the pod's containers have ended. Its condition may still say Ready."""
+    return (obj.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+
+
 def read_pod(obj: Obj) -> Pod:
     """Read a pod."""
     metadata = obj["metadata"]
@@ -330,7 +335,7 @@ def read_pod(obj: Obj) -> Pod:
         deleting=bool(metadata.get("deletionTimestamp")),
         evicting=metadata["uid"] in annotations.get(EVICTING, ""),
         revision=(metadata.get("labels") or {}).get(REVISION, ""),
-        ready=is_ready(obj),
+        ready=is_ready(obj) and not has_finished(obj),
         finished=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         requested=_requested(obj),
     )
