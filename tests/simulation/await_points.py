@@ -177,6 +177,14 @@ BEHIND: Final = (
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    (
+        "descheduler.py",
+        "await write_mark(self._caches, self._fenced, one.pod, mark._replace(",
+    ): "a mark that is renewed, which is written as the first one is",
+    (
+        "evictions.py",
+        "await fenced(pod.pool).patch( PODS, pod.namespace, pod.name, patch, patch_type=PatchType.J",
+    ): "no scenario gives an eviction up; the next leader removes what is left",
     ("assignments.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("assignments.py", "await in_flight.acquire()"): AT_ONCE,
     ("assignments.py", "await asyncio.sleep(0)"): SLICES,

@@ -462,6 +462,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             moves=frozenset({"Maintenance"}),
         ),
         Scenario(
+            "deschedule",
+            _maintain,
+            _scale(min_pods=3, descheduling={"reasons": ["NodeMaintenance"]}, **POOL),
+            moves=frozenset({"Compaction"}),
+        ),
+        Scenario(
             "roll out",
             _roll_out,
             _scale(
