@@ -183,7 +183,7 @@ UNREACHED: Final = {
     ): "a mark that is renewed, which is written as the first one is",
     (
         "evictions.py",
-        "await fenced(pod.pool).patch( PODS, pod.namespace, pod.name, patch, patch_type=PatchType.J",
+        "await fenced(pod.pool).patch( PODS, pod.namespace, pod.name, patch, patch_type",
     ): "no scenario gives an eviction up; the next leader removes what is left",
     ("assignments.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("assignments.py", "await in_flight.acquire()"): AT_ONCE,

@@ -465,7 +465,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             "deschedule",
             _maintain,
             _scale(min_pods=3, descheduling={"reasons": ["NodeMaintenance"]}, **POOL),
-            moves=frozenset({"Compaction"}),
         ),
         Scenario(
             "roll out",
