@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
+from extender.kube.api import PODS, Api, ApiError, Conflict, NotFound, PatchType
 from extender.kube.first_errors import describe_error
 from extender.model.counted import counted
 from extender.model.decode import pod_from
@@ -96,10 +96,12 @@ class Evictions:
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
-        # The leader may give the pod its turn at the same time.
-        patch = mark_patch(pod, mark, same_version=known is not None)
+        # Another webhook may mark the pod at the same time, and the leader give it its turn.
+        patch = mark_patch(pod, mark)
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE)
+        except Conflict:
+            return  # the next attempt reads the pod anew
         except ApiError as error:
             if known is None:
                 raise
@@ -123,4 +125,6 @@ def _waits(pod: AdapterPod, pool: AdapterPool) -> str:
 
 
 def _carried(pod: AdapterPod) -> str:
+    if pod.ledger_error:
+        return "vreplicas that cannot be read"
     return counted(sum(share.vreplicas for share in pod.ledger.values()), "vreplica")

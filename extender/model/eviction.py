@@ -93,19 +93,17 @@ def encode_eviction(eviction: Eviction, uid: str) -> str:
     return orjson.dumps({"uid": uid, **times, **reason, **turn, **queued}).decode()
 
 
-def mark_patch(
-    pod: AdapterPod, eviction: Eviction, *, same_version: bool = False
-) -> dict[str, object]:
+def mark_patch(pod: AdapterPod, eviction: Eviction) -> dict[str, object]:
     """The merge patch that writes the annotation. It applies only to this pod, not to the next one
-    of its name. ``same_version``: and only if nobody has changed the pod.
+    of its name, and only if nobody has changed it.
     """
-    metadata: dict[str, object] = {
-        "uid": pod.uid,
-        "annotations": {EVICTING_ANNOTATION: encode_eviction(eviction, pod.uid)},
+    return {
+        "metadata": {
+            "uid": pod.uid,
+            "resourceVersion": pod.resource_version,
+            "annotations": {EVICTING_ANNOTATION: encode_eviction(eviction, pod.uid)},
+        }
     }
-    if same_version:
-        metadata["resourceVersion"] = pod.resource_version
-    return {"metadata": metadata}
 
 
 def eviction_of(pod: AdapterPod) -> Eviction | None:
@@ -141,4 +139,5 @@ def evicted_for(pod: AdapterPod, pool: AdapterPool) -> MoveReason | None:
 def has_to_wait(pod: AdapterPod, pool: AdapterPool) -> bool:
     """Whether the pod serves anything that is handed over before it is evicted."""
     serves = pod.ready and not (pod.finished or pod.deleting)
-    return pool.hands_over and serves and bool(pod.ledger)
+    carries = bool(pod.ledger or pod.ledger_error)  # what cannot be read may be anything
+    return pool.hands_over and serves and carries

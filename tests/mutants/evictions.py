@@ -10,7 +10,7 @@ EVICTIONS = (
     Mutant(
         "an eviction waits for nothing",
         "extender/model/eviction.py",
-        "return pool.hands_over and serves and bool(pod.ledger)",
+        "return pool.hands_over and serves and carries",
         "return False",
         "a share is out of service until the ordinal is back",
         (
@@ -211,8 +211,8 @@ MAX_UNAVAILABLE = (
     Mutant(
         "an eviction waits for its turn for ever",
         _UNAVAILABLE,
-        "if now_s - eviction.first_s >= TURN_MAX_S or not unavailable.why_not(known):",
-        "if not unavailable.why_not(known):",
+        "overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue()",
+        "overdue = False",
         "a pod that does not come back would hold up kubectl drain for ever",
         (f"{_TURNS}test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case",),
     ),
@@ -230,10 +230,21 @@ MAX_UNAVAILABLE = (
     Mutant(
         "the webhook overwrites the leader's turn",
         _WEBHOOK,
-        "same_version=known is not None",
-        "same_version=False",
-        "the turn would be given again, and the deadline begin anew",
-        (f"{_ANSWERS}test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one",),
+        "except Conflict:",
+        "except NotFound:",
+        "a turn that is given meanwhile would be lost, or the eviction be allowed",
+        (f"{_ANSWERS}test_a_first_attempt_does_not_overwrite_what_another_one_has_led_to",),
+    ),
+    Mutant(
+        "all overdue evictions go at once",
+        _UNAVAILABLE,
+        "return len(self._handing_over) < self.most",
+        "return True",
+        "I8: one pod that does not come back would end the limit for all",
+        (
+            f"{_TURNS}test_overdue_evictions_go_as_many_at_a_time_as_the_limit_and_pods_that_are_"
+            "away_do_not_count",
+        ),
     ),
     Mutant(
         "a turn begins when the leader's clock says so",

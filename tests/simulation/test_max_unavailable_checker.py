@@ -108,11 +108,15 @@ async def test_the_pods_of_one_vpod_have_a_limit_of_their_own():
 
 
 @in_virtual_time
-async def test_what_has_waited_for_too_long_may_go_beyond_the_limit():
+async def test_what_has_waited_for_too_long_may_go_beside_pods_that_have_gone_and_no_others():
     scene = LimitedScene(pool=1)
     scene.put(0, turn())
+    scene.write("pods", "a-0", None, PERSON)
     scene.put(1, turn(ago_s=TURN_MAX_S))
     assert scene.findings() == []
+    scene.put(2, turn(ago_s=TURN_MAX_S))
+    (finding,) = scene.findings()
+    assert "['a-1']" in finding
 
 
 @in_virtual_time

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import PODS, ApiError, Forbidden, NotFound, Obj
+from extender.kube.api import PODS, ApiError, Conflict, Forbidden, NotFound, Obj
 from extender.model.decode import pod_from
 from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
@@ -231,6 +231,26 @@ async def test_an_eviction_that_waits_for_its_turn_ends_by_itself(turn_s, ends_a
         mark = Eviction(NOW_S, NOW_S + now_s - 5, turn_s=turn_s, queued=queued)
         verdict = await answer(PodApi(an_adapter(evicting=mark)), handoff=LIMITED, at_s=now_s)
         assert verdict.allowed == allowed
+
+
+async def test_a_first_attempt_does_not_overwrite_what_another_one_has_led_to():
+    """Found by review: two webhooks read the pod, one marks it, the leader gives it its turn, and
+    the mark of the other took the turn away.
+    """
+    refused = Conflict(409, "Conflict", "the object has been modified")
+    api = PodApi(an_adapter(resourceVersion="7"), patch=refused)
+    verdict = await answer(api)
+    assert (verdict.allowed, verdict.code) == (False, 429)
+    api = PodApi(an_adapter(resourceVersion="7"))
+    await answer(api)
+    (patch,) = api.patches
+    assert patch["metadata"]["resourceVersion"] == "7"
+
+
+async def test_a_pod_whose_ledger_cannot_be_read_may_carry_something():
+    refused = await answer(PodApi(an_adapter("{")))
+    assert (refused.allowed, refused.code) == (False, 429)
+    assert "vreplicas that cannot be read" in refused.message
 
 
 async def test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one():

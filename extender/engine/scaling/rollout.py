@@ -142,16 +142,19 @@ def next_step(pool: PoolState, now_s: float) -> RolloutStep:
     if not old or pool.stateful_set is None:
         return RolloutStep(RolloutReason.UP_TO_DATE, "no pod is of an old revision")
     left = f"{counted(len(old), 'pod')} of an old revision"
+    marked = _marked(old, pool, now_s)
+    again = tuple(one.pod for one in marked if one.fades)
     waits = _why_not_now(pool.stateful_set)
     if waits is not None:
-        return RolloutStep(waits[0], f"{left}; waits: {waits[1]}")
+        return RolloutStep(waits[0], f"{left}; waits: {waits[1]}", again=again)
     unavailable = UnavailablePods(pool)
     away = list(_away(pool, pool.stateful_set))
     budget = unavailable.most - len(away)
     if budget <= 0:
-        return RolloutStep(RolloutReason.POD_NOT_READY, f"{left}; waits: {away[0]}")
+        note = f"{left}; waits: {away[0]}"
+        return RolloutStep(RolloutReason.POD_NOT_READY, note, again=again)
     broken = [pod for known, pod in old if not (known.serving or pod.deleting)][:budget]
-    marked = _marked(old, pool, now_s)[: budget - len(broken)]
+    marked = marked[: budget - len(broken)]
     mark, why_none = _next(pool, old, unavailable)
     if not (broken or marked or mark):
         return _wait(pool, left, why_none)
@@ -174,7 +177,7 @@ def next_step(pool: PoolState, now_s: float) -> RolloutStep:
         RolloutReason.REPLACING if evict else RolloutReason.HANDING_OVER,
         "; ".join(filter(None, notes)),
         mark=tuple(mark),
-        again=tuple(one.pod for one in marked if one.fades and not one.goes),
+        again=tuple(pod for pod in again if pod not in [replaced.pod for replaced in evict]),
         evict=evict,
     )
 

@@ -34,10 +34,18 @@ class UnavailablePods:
         self._per_vpod = limits.per_vpod
         self.most = limits.pool.of(stateful_set.replicas if stateful_set is not None else 0)
         self._names = set(_unavailable(pool))
+        self._handing_over = {pod.name for pod in pool.pods.values() if pod.evicted is not None}
 
     def take(self, known: PodClaims) -> None:
         """Count a pod that is taken out of service now."""
         self._names.add(known.name)
+        self._handing_over.add(known.name)
+
+    def may_go_overdue(self) -> bool:
+        """Whether a pod may be taken that has waited for too long: pods that are unavailable for
+        another reason do not count for it.
+        """
+        return len(self._handing_over) < self.most
 
     def why_not(self, known: PodClaims) -> str:
         """Why the pod may not be taken out of service now, for people; "" if it may."""
@@ -74,8 +82,9 @@ def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction
     """The evictions that change now, the oldest first: they get their turn, or are queued.
     ``now_s``: epoch seconds.
 
-    One that has waited for ``TURN_MAX_S`` gets it in any case: a pod that does not come back must
-    not hold up ``kubectl drain`` for ever.
+    One that has waited for ``TURN_MAX_S`` gets it while fewer pods than ``maxUnavailable.pool``
+    hand their shares over: a pod that does not come back must not hold up ``kubectl drain`` for
+    ever.
     """
     if pool.adapter_pool is None or not pool.adapter_pool.hands_over:
         return []
@@ -91,7 +100,8 @@ def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction
         return []
     unavailable, turns = UnavailablePods(pool), []
     for eviction, known, pod in sorted(waiting, key=lambda one: (one[0].first_s, one[1].name)):
-        if now_s - eviction.first_s >= TURN_MAX_S or not unavailable.why_not(known):
+        overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue()
+        if overdue or not unavailable.why_not(known):
             unavailable.take(known)
             # The webhook judges the turn, and this clock may be behind its own.
             turn_s = max(now_s, eviction.latest_s)

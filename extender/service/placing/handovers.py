@@ -160,10 +160,11 @@ class HandOvers:
         view = self._views.of(decision.pool, decision.vpod)
         if view is None:
             return
-        if not rules.withheld(view.state, decision.vpod, decision.target, view.adapters):
+        waits = rules.withheld(view.state, decision.vpod, decision.target, view.adapters)
+        if not (waits or decision.moves):
             return
         hand_over = self._hand_overs.setdefault((decision.pool, decision.vpod), _HandOver())
-        if hand_over.prepared_by is None:
+        if waits and hand_over.prepared_by is None:
             hand_over.prepared_by = self._clock() + view.handoff.prepare_timeout_s
         if decision.moves:
             hand_over.reason = decision.moves[0].reason

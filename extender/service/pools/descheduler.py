@@ -148,9 +148,10 @@ class Descheduler:
         away = ""
         if pool.hands_over:
             pace.evicted = None
-            for one in found.allowed:
-                if may_go(self._caches.state, state, one, now_s):
-                    await self._hand_over(pool, one, pace)
+            for one in found.misplaced:
+                await self._hand_over(
+                    pool, one, pace, goes=may_go(self._caches.state, state, one, now_s)
+                )
         else:
             away = await self._evict_next(state, pool, found, pace)
         self._conditions[key] = _condition(found, pace, away)
@@ -173,15 +174,22 @@ class Descheduler:
         pace.evicted = chosen
         return "is leaving"
 
-    async def _hand_over(self, pool: AdapterPool, one: Misplaced, pace: _Pace) -> None:
-        """Mark the pod, or evict it if its turn has come and it has nothing to wait for."""
+    async def _hand_over(
+        self, pool: AdapterPool, one: Misplaced, pace: _Pace, *, goes: bool
+    ) -> None:
+        """Mark the pod, or evict it if its turn has come and it has nothing to wait for. ``goes``:
+        it may be evicted now. Otherwise it keeps the mark that it has.
+        """
         now_s, mark = self._now(), eviction_of(one.pod)
         if mark is None or not mark.is_fresh(now_s):
-            mark = Eviction(now_s, now_s, MoveReason.MAINTENANCE)
-            await write_mark(self._caches, self._fenced, one.pod, mark)
-        elif mark.reason is not MoveReason.MAINTENANCE:
+            if goes:
+                mark = Eviction(now_s, now_s, MoveReason.MAINTENANCE)
+                await write_mark(self._caches, self._fenced, one.pod, mark)
             return
-        elif not mark.waits and (not has_to_wait(one.pod, pool) or now_s > mark.ends_at_s(pool)):
+        if mark.reason is not MoveReason.MAINTENANCE:
+            return
+        done = not has_to_wait(one.pod, pool) or now_s > mark.ends_at_s(pool)
+        if goes and done and not mark.waits:
             if asyncio.get_running_loop().time() >= pace.next_at:
                 await self._evict(pool, one, pace, 0.0)
         elif now_s - mark.latest_s > MARK_AGAIN_S:

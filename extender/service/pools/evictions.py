@@ -22,7 +22,7 @@ log: Final = logging.getLogger(__name__)
 
 async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Eviction) -> None:
     """Mark the pod, in the version that was decided on. After a failure, the next look retries."""
-    patch = mark_patch(pod, mark, same_version=True)
+    patch = mark_patch(pod, mark)
     try:
         reply = await fenced(pod.pool).patch(
             PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE

@@ -77,6 +77,16 @@ def test_a_pod_that_is_not_back_takes_the_place_of_one_more():
     assert step(scene).mark == ()
 
 
+def test_a_pod_that_hands_over_keeps_its_mark_while_the_rollout_waits():
+    """Found by review: its mark was over after five minutes, and it took its shares back."""
+    scene = a_scene()
+    marked(scene, 3, ago_s=MARK_AGAIN_S + 1)
+    scene.no_pod(0)
+    found = step(scene)
+    assert found.reason is RolloutReason.POD_NOT_READY
+    assert names(found.again) == ["dispatcher-3"]
+
+
 def test_pods_that_hand_over_go_on_while_others_are_not_back():
     scene = a_scene(of(3))
     scene.pod(3, {}, ready=False, revision=NEW)

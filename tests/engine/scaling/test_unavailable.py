@@ -82,6 +82,15 @@ def test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case():
     assert turns(scene) == ["dispatcher-0"]
 
 
+def test_overdue_evictions_go_as_many_at_a_time_as_the_limit_and_pods_that_are_away_do_not_count():
+    """Found by review: after half an hour, all that waited went at once."""
+    scene = a_scene(pods=6)
+    scene.no_pod(5)
+    for ordinal in range(5):
+        mark(scene, ordinal, ago_s=TURN_MAX_S + ordinal)
+    assert turns(scene) == ["dispatcher-4", "dispatcher-3"]
+
+
 def test_an_eviction_that_nobody_tries_any_more_gets_no_turn():
     scene = a_scene()
     mark(scene, 0, ago_s=FRESH_S + 1, latest_ago_s=FRESH_S)

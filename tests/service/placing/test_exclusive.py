@@ -63,6 +63,21 @@ async def test_a_moved_share_is_prepared_drained_and_only_then_served():
     await world.check()
 
 
+async def test_an_adapter_is_told_why_its_share_goes_to_one_that_serves_the_vpod_already():
+    """Nothing is held back then, and the reason of the move was lost: it was told ``Scale``."""
+    world = await a_world(0, 1)
+    async with world.serving() as service, adapters(world, 0, 1, delay_s={0: 3.0}) as known:
+        await world.vpod("a", 2)
+        await serves(known, {0: 1, 1: 1})
+        assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
+        await until(lambda: is_told(known, (0, KEY, "Drain")))
+        assert (await known.assignment(0))["shares"][KEY]["intent"] == "Rebalance"
+        await serves(known, {1: 2})
+        assert len(service.committer.hand_overs) == 0
+    assert known.most == {KEY: 2}
+    await world.check()
+
+
 async def gone_from_ledger(world: World, ordinal: int) -> bool:
     return KEY not in await world.ledger(ordinal)
 

@@ -8,7 +8,8 @@ pool that planned events have are at most ``pool``, and those of each vpod on it
 
 Pods that faults take down are not counted here. The service counts them, too, so it only takes
 fewer. Not counted either: what another replica has taken a short time ago, because a new leader may
-not have seen it yet; what goes after the longest wait for a turn; and two leaders.
+not have seen it yet; and two leaders. What goes after the longest wait for a turn is compared with
+the pods alone that hand their shares over at that moment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -81,15 +82,23 @@ class MaxUnavailableChecker(Checker):
         limits = in_force(self._limits.get(pool.name, []), since)
         if self._two_lead() or pool.deleted or not limits or not all(limits):
             return
-        if self._circumstances.now_of(ACTOR.get()) - eviction.first_s > TURN_MAX_S - CLOCKS_APART_S:
-            return
         others = set(self._others(pool, name, since))
+        waited_s = self._circumstances.now_of(ACTOR.get()) - eviction.first_s
+        overdue = waited_s > TURN_MAX_S - CLOCKS_APART_S
+        if overdue:
+            others = {other for other in others if self._hands_over(other)}
         self.checked += bool(others)
         pods = max(in_force(self._replicas[pool.name], since))
         most = max(_of(limit["pool"], pods) for limit in limits)
         if len(others) >= most:
             self._violated(f"I8: {name} is taken beside {sorted(others)}, and {most} may be")
-        self._check_vpods(name, others, limits)
+        if not overdue:
+            self._check_vpods(name, others, limits)
+
+    def _hands_over(self, name: str) -> bool:
+        """Whether the pod that a planned event has is still there."""
+        pod = self._stored.pods.get(name)
+        return pod is not None and pod.uid == self._taken[name].uid and not pod.deleting
 
     def _check_vpods(
         self, name: str, others: set[str], limits: list[Mapping[str, int | str]]

@@ -312,16 +312,12 @@ def is_ready(obj: Obj) -> bool:
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
-def has_finished(obj: Obj) -> bool:
-    """Return whether the pod's containers have ended. Its condition may still say Ready."""
-    return (obj.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
-
-
 def read_pod(obj: Obj) -> Pod:
     """Read a pod."""
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     slots = annotations.get(SLOTS)
+    finished = (obj.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
     return Pod(
         name=metadata["name"],
         pool=(metadata.get("labels") or {}).get(POOL, ""),
@@ -335,8 +331,8 @@ def read_pod(obj: Obj) -> Pod:
         deleting=bool(metadata.get("deletionTimestamp")),
         evicting=metadata["uid"] in annotations.get(EVICTING, ""),
         revision=(metadata.get("labels") or {}).get(REVISION, ""),
-        ready=is_ready(obj) and not has_finished(obj),
-        finished=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
+        ready=is_ready(obj) and not finished,
+        finished=finished,
         requested=_requested(obj),
     )
 
