@@ -47,6 +47,8 @@ class HandoverChecker(Checker):
         """Name of a pod -> since when its adapter has acknowledged."""
         self._told_serve: dict[tuple[str, str], tuple[float, int]] = {}
         """(pod, vpod) -> since when it is told to serve these indexes."""
+        self._taken_away: set[tuple[str, str]] = set()
+        """(pod, vpod) of shares that were served on, and left the ledger at their deadline."""
         self._full: dict[str, frozenset[str]] = {}
         """Pod -> the vpods that its assignment has, if it has no room for another one."""
         self._published: dict[str, tuple[str, float]] = {}
@@ -97,6 +99,7 @@ class HandoverChecker(Checker):
                 del self._told_serve[pod, key]
         for key, indexes in serves.items():
             self._told_serve.setdefault((name, key), (self._clock(), indexes))
+            self._taken_away.discard((name, key))
 
     def _adapter(self, name: str) -> SimulatedAdapter | None:
         """The pod's adapter, if the service has to wait for it."""
@@ -187,8 +190,14 @@ class HandoverChecker(Checker):
             return
         if adapter is None or not adapter.is_well or not known.ready:
             return
+        if not adapter.may_serve(self._clock()):
+            return
         self.rolled_out += eviction.reason is MoveReason.ROLLOUT
-        serving = [key for key in adapter.serving if not key.endswith(CALLERS)]
+        serving = [
+            key
+            for key in adapter.serving
+            if not key.endswith(CALLERS) and (name, key) not in self._taken_away
+        ]
         since_s = eviction.first_s if eviction.turn_s is None else eviction.turn_s
         waited_s = self._circumstances.now_of(ACTOR.get()) - since_s
         shortest_s = self._stored.pool(known.pool.partition("/")[2]).prepare_timeout_s
@@ -201,13 +210,13 @@ class HandoverChecker(Checker):
     def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:
         if key.endswith(CALLERS):
             return
-        adapter, pod = self._adapter(name), self._stored.pods[name]
-        if adapter is None or not self._hands_over(pod.pool) or share is None:
-            return
-        if key not in adapter.serving:
+        adapter, pod = self._circumstances.adapter(name), self._stored.pods[name]
+        if adapter is None or share is None or key not in adapter.serving:
             return
         deadline = epoch_s(share.get("deadline", ""), float("inf"))
-        if deadline > self._circumstances.now_of(ACTOR.get()) + CLOCKS_APART_S:
+        if deadline <= self._circumstances.now_of(ACTOR.get()) + CLOCKS_APART_S:
+            self._taken_away.add((name, key))
+        elif self._hands_over(pod.pool) and self._adapter(name) is not None:
             self._violated(f"{key} leaves the ledger of {name}, whose adapter serves it")
 
 
