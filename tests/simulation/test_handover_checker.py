@@ -6,8 +6,11 @@ from typing import Any, Final
 
 import pytest
 
+from extender.lab.clock import wall_clock
 from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
-from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT
+from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, EVICTING
+from extender.model.eviction import Eviction, encode_eviction
+from extender.model.moves import MoveReason
 from tests.simulation.checker_scene import (
     PERSON,
     REPLICA,
@@ -258,3 +261,42 @@ async def test_a_share_that_its_adapter_was_never_told_is_nobodys():
     await later(LATE_S)
     scene.assign("a-0", {}, {})
     assert scene.gaps() == []
+
+
+def evicted(scene: HandoverScene) -> list[str]:
+    """What is found when the service evicts a-0, whose ledger is empty."""
+    obj = pod_object("a-0", {}, slots=8)
+    mark = Eviction(wall_clock(), wall_clock(), MoveReason.ROLLOUT)
+    obj["metadata"]["annotations"][EVICTING] = encode_eviction(mark, "1")
+    obj["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    scene.write("pods", "a-0", {**obj, "status": READY}, REPLICA)
+    return [line for line in scene.found if "is evicted (Rollout)" in line]
+
+
+@in_virtual_time
+async def test_a_rollout_evicts_no_pod_whose_adapter_serves():
+    scene = HandoverScene()
+    scene.tell("a-0", {}, actor=PERSON)
+    scene.adapters["a-0"].serving = {KEY: Served(2)}
+    (finding,) = evicted(scene)
+    assert KEY in finding
+
+
+@in_virtual_time
+async def test_a_share_that_was_taken_away_at_its_deadline_holds_no_eviction_up():
+    """Seed 238316643: an adapter that was cut off had not heard that it was to let go."""
+    scene = HandoverScene()
+    await a_vpod_on_a_0(scene)
+    scene.vpod("v", 2, {})
+    scene.tell("a-0", {KEY: 2}, told="Drain", deadline=stamp(scene.checkers._clock()))
+    scene.tell("a-0", {})
+    assert evicted(scene) == []
+
+
+@in_virtual_time
+async def test_an_adapter_whose_lease_has_run_out_serves_nothing():
+    scene = HandoverScene(mode="Exclusive")
+    scene.tell("a-0", {}, actor=PERSON)
+    adapter = scene.adapters["a-0"]
+    adapter.serving, adapter.told = {KEY: Served(2)}, {"leaseSeconds": 5}
+    assert evicted(scene) == []
