@@ -410,7 +410,7 @@ class PodClaims:
     @property
     def leaving(self) -> bool:
         """Whether what it holds must be placed elsewhere: it is drained, abandoned or condemned."""
-        return self.why_leaving is not None
+        return self.draining or self.abandoned or self.condemned
 
     @property
     def why_leaving(self) -> MoveReason | None:
