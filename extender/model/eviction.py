@@ -56,6 +56,10 @@ class Eviction(NamedTuple):
         """Whether somebody still tries."""
         return now_s - self.latest_s < FRESH_S
 
+    def fades(self, now_s: float) -> bool:
+        """Whether the leader has to renew a mark of its own."""
+        return now_s - self.latest_s > MARK_AGAIN_S
+
     @property
     def waits(self) -> bool:
         """Whether it waits for its turn."""

@@ -410,6 +410,7 @@ class PodClaims:
     @property
     def leaving(self) -> bool:
         """Whether what it holds must be placed elsewhere: it is drained, abandoned or condemned."""
+        # No call of ``why_leaving``, for speed: this runs for each share of a decision.
         return self.draining or self.abandoned or self.condemned
 
     @property

@@ -27,7 +27,7 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.scaling.unavailable import UnavailablePods
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import counted, first_of
-from extender.model.eviction import MARK_AGAIN_S, eviction_of
+from extender.model.eviction import eviction_of
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 
@@ -173,11 +173,12 @@ def next_step(pool: PoolState, now_s: float) -> RolloutStep:
         *(Replaced(pod) for pod in broken),
         *(Replaced(one.pod, one.overdue) for one in marked if one.goes),
     )
+    going = {one.pod.name for one in evict}
     return RolloutStep(
         RolloutReason.REPLACING if evict else RolloutReason.HANDING_OVER,
         "; ".join(filter(None, notes)),
         mark=tuple(mark),
-        again=tuple(pod for pod in again if pod not in [replaced.pod for replaced in evict]),
+        again=tuple(pod for pod in again if pod.name not in going),
         evict=evict,
     )
 
@@ -199,7 +200,7 @@ def _marked(
             continue
         empty = not (known.claims or known.held or pod.ledger or pod.ledger_error)
         overdue = pool.adapter_pool is not None and now_s > eviction.ends_at_s(pool.adapter_pool)
-        fades = now_s - eviction.latest_s > MARK_AGAIN_S
+        fades = eviction.fades(now_s)
         marked.append(_Marked(pod, goes=empty or overdue, overdue=not empty, fades=fades))
     return marked
 

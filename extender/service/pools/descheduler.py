@@ -39,7 +39,7 @@ from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
-from extender.model.eviction import MARK_AGAIN_S, Eviction, eviction_of, has_to_wait
+from extender.model.eviction import Eviction, eviction_of, has_to_wait
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPool
 from extender.node.descheduling import (
@@ -148,10 +148,9 @@ class Descheduler:
         away = ""
         if pool.hands_over:
             pace.evicted = None
+            allowed = {one.pod.name for one in found.allowed}
             for one in found.misplaced:
-                await self._hand_over(
-                    pool, one, pace, goes=may_go(self._caches.state, state, one, now_s)
-                )
+                await self._hand_over(state, pool, one, pace, allowed=one.pod.name in allowed)
         else:
             away = await self._evict_next(state, pool, found, pace)
         self._conditions[key] = _condition(found, pace, away)
@@ -175,24 +174,29 @@ class Descheduler:
         return "is leaving"
 
     async def _hand_over(
-        self, pool: AdapterPool, one: Misplaced, pace: _Pace, *, goes: bool
+        self, state: PoolState, pool: AdapterPool, one: Misplaced, pace: _Pace, *, allowed: bool
     ) -> None:
-        """Mark the pod, or evict it if its turn has come and it has nothing to wait for. ``goes``:
-        it may be evicted now. Otherwise it keeps the mark that it has.
+        """Mark the pod, or evict it if its turn has come and it has nothing to wait for. If it is
+        not ``allowed`` to go now, it keeps the mark that it has.
         """
         now_s, mark = self._now(), eviction_of(one.pod)
         if mark is None or not mark.is_fresh(now_s):
-            if goes:
+            if allowed and may_go(self._caches.state, state, one, now_s):
                 mark = Eviction(now_s, now_s, MoveReason.MAINTENANCE)
                 await write_mark(self._caches, self._fenced, one.pod, mark)
             return
         if mark.reason is not MoveReason.MAINTENANCE:
             return
         done = not has_to_wait(one.pod, pool) or now_s > mark.ends_at_s(pool)
-        if goes and done and not mark.waits:
-            if asyncio.get_running_loop().time() >= pace.next_at:
-                await self._evict(pool, one, pace, 0.0)
-        elif now_s - mark.latest_s > MARK_AGAIN_S:
+        paused = asyncio.get_running_loop().time() < pace.next_at
+        if (
+            allowed
+            and done
+            and not (mark.waits or paused)
+            and may_go(self._caches.state, state, one, now_s)
+        ):
+            await self._evict(pool, one, pace, 0.0)
+        elif mark.fades(now_s):
             await write_mark(self._caches, self._fenced, one.pod, mark._replace(latest_s=now_s))
 
     async def _evict(
