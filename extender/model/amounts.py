@@ -87,6 +87,12 @@ def most_of(amounts: Iterable[Amounts]) -> Amounts:
     return tuple(sorted(most.items()))
 
 
+def least_of(one: Amounts, other: Amounts) -> Amounts:
+    """The smaller amount in each dimension. What only one of them has is none."""
+    others = dict(other)
+    return tuple((name, min(amount, others[name])) for name, amount in one if name in others)
+
+
 def add_to(sums: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
     """Add amounts to sums, or take them away. A sum of 0 is forgotten."""
     for name, amount in amounts:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_problem, times
+from extender.model.amounts import NO_AMOUNTS, SLOTS, Amounts, add_to, amounts_problem, times
 from extender.model.errors import LedgerTooLarge, LedgerUnreadable
 from extender.model.names import LEDGER_BYTES_MAX
 
@@ -36,6 +36,11 @@ class Share(NamedTuple):
     def slots(self) -> int:
         """The slots that this share takes."""
         return self.vreplicas * self.weight
+
+    @property
+    def taken(self) -> Amounts:
+        """What this share takes, of ``SLOTS`` and each dimension."""
+        return ((SLOTS, self.slots), *times(self.amounts, self.vreplicas))
 
     def is_heavier_than(self, other: "Share") -> bool:
         """Whether this share takes more slots than the other, or more of any dimension."""

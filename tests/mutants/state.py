@@ -354,6 +354,14 @@ POOL_STATE = (
 
 PLAN = (
     Mutant(
+        "what is only reserved for another pushes a vpod out",
+        _PLAN,
+        "over = pod.placed_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity\n",
+        "pass\n",
+        "I4: it leaves for what cannot be written",
+        (f"{_PLANS}test_what_is_only_reserved_pushes_nobody_out",),
+    ),
+    Mutant(
         "an overcommitted pod keeps one too many",
         _PLAN,
         "cut = min(count, -(-over // weight)) if over > 0 else 0",

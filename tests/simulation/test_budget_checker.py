@@ -163,6 +163,47 @@ async def test_a_move_that_adapters_hand_over_is_told_in_parts():
     assert len(await moved_in_parts(20)) == 1, "nobody hands over"
 
 
+async def handed_over(*published: tuple[int, float], handoff: Any) -> list[str]:
+    """Ledgers get 3 vreplicas at once in each of two periods. Statuses are written when adapters
+    are ready for them. ``published``: which vpod's, and how much later.
+    """
+    scene = CheckerScene()
+    rebalance = {"movesPerPeriod": 3, "cooldownSeconds": 0}
+    scene.pool(
+        slots=100,
+        profile="spread",
+        scaleDownPeriodSeconds=PERIOD_S,
+        rebalance=rebalance,
+        **handoff,
+    )
+    for vpod in range(3):
+        scene.vpod(f"v{vpod}", 50, {"a-0": 50})
+    ledger = {f"t/v{vpod}": 50 for vpod in range(3)}
+    scene.pod("a-0", ledger, slots=200)
+    scene.pod("a-1", {}, slots=200)
+    await later(LONG_S)
+    scene.pod("a-1", {"t/v0": 3}, slots=200)
+    await later(PERIOD_S)
+    scene.pod("a-1", {"t/v0": 3, "t/v1": 1, "t/v2": 2}, slots=200)
+    at_s = asyncio.get_running_loop().time()
+    for vpod, pause_s in published:
+        await later(pause_s)
+        count = (3, 1, 2)[vpod]
+        told = f"{counted(count, 'vreplica')} moved from a-0 to a-1 (Policy)"
+        placed = {"a-0": 50 - count, "a-1": count}
+        scene.vpod(f"v{vpod}", 50, placed, moved=(told, stamp(at_s + pause_s)))
+    return broken(scene)
+
+
+@in_virtual_time
+async def test_a_move_that_adapters_hand_over_counts_for_the_period_in_which_it_was_decided():
+    """Seed 191003402."""
+    overlap = {"handoff": {"mode": "Overlap"}}
+    order = ((1, 0.1), (0, 0.5), (2, 0.1))
+    assert await handed_over(*order, handoff=overlap) == []
+    assert len(await handed_over(*order, handoff={})) == 1
+
+
 async def moved_for_load(*counts: int, reason: str = "Load") -> list[str]:
     """A vpod of 50 vreplicas, and room for 10 of them on a-1: 5 of 60 may move for load in a
     period. In one write after the other, so many leave a-0.

@@ -33,7 +33,7 @@ from extender.engine.pods.claims import Claim, PodClaims
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
-from extender.model.amounts import NO_AMOUNTS, Amounts, times
+from extender.model.amounts import NO_AMOUNTS, SLOTS, Amounts, times
 from extender.model.ledger import Share, share_of
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
@@ -387,6 +387,8 @@ class _Plan:
         claim = pod.claims[self.key]
         # Count this vpod's share at its present weight: slotsPerVReplica may have changed since.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
+        if over > 0:
+            over = pod.placed_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if claim.ledger.vreplicas and claim.ledger.weight < weight:
             # It has become heavier. What another vpod is about to leave is not free yet: that vpod
@@ -413,6 +415,8 @@ class _Plan:
             if not (amount := each.get(name)):
                 continue
             beside = pod.placed_amounts.get(name, 0) - own.get(name, 0)
+            if beside + fitting * amount > capacity:
+                beside = pod.placed_beside(self.key).get(name, 0)
             fitting = min(fitting, max(0, capacity - beside) // amount)
             if ledger.vreplicas and dict(ledger.amounts).get(name, 0) < amount:
                 free = capacity - pod.held_amounts.get(name, 0) + held.get(name, 0)

@@ -26,6 +26,7 @@ from extender.model.amounts import (
     Amounts,
     add_to,
     amounts_bytes,
+    least_of,
     most_of,
     times,
 )
@@ -330,6 +331,19 @@ class PodClaims:
             for name, capacity in self.capacities
         }
 
+    def placed_beside(self, key: str = "") -> dict[str, int]:
+        """What vpods other than ``key`` are placed with here, of ``SLOTS`` and each dimension,
+        without what is only reserved for them.
+
+        That pushes nobody out: its write fails if there is no room for it (I4).
+        """
+        taken: dict[str, int] = {}
+        for other, claim in self.claims.items():
+            if other != key:
+                known = most_of((claim.ledger.taken, claim.status.taken))
+                add_to(taken, least_of(claim.placed.taken, known))
+        return taken
+
     @property
     def ledger_excess(self) -> dict[str, tuple[int, int]]:
         """Where the ledger takes more than the pod has: ``SLOTS`` or dimension -> (what it takes,
@@ -337,9 +351,9 @@ class PodClaims:
         """
         if not self.overcommitted:  # the ledger takes no more than what is held
             return {}
-        taken = {SLOTS: sum(claim.ledger.slots for claim in self.claims.values())}
+        taken: dict[str, int] = {}
         for claim in self.claims.values():
-            add_to(taken, times(claim.ledger.amounts, claim.ledger.vreplicas))
+            add_to(taken, claim.ledger.taken)
         has = {SLOTS: self.capacity, **dict(self.capacities)}
         return {
             name: (taken[name], most) for name, most in has.items() if taken.get(name, 0) > most

@@ -45,6 +45,7 @@ from extender.engine.rebalance.move_plan import Limits, MovePlan, never_before
 from extender.engine.rebalance.swaps import find_swap, then
 from extender.engine.state.availability import would_end_service
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import SLOTS
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
 
@@ -91,8 +92,8 @@ def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> l
     plan = MovePlan(pool, limits, advice.returns)
     for pod, reason in _urgent(pool):
         _lighten(plan, pod, reason, pod.placed)
-    for pod in _overcommitted(pool):
-        _lighten(plan, pod, MoveReason.OVERCOMMIT, pod.placed - pod.capacity)
+    for pod, slots in _overcommitted(pool):
+        _lighten(plan, pod, MoveReason.OVERCOMMIT, slots)
     for key in advice.waiting:
         if not plan.may_search:
             break
@@ -122,10 +123,13 @@ def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
             yield pod, MoveReason.RESCHEDULE
 
 
-def _overcommitted(pool: PoolState) -> Iterator[PodClaims]:
+def _overcommitted(pool: PoolState) -> Iterator[tuple[PodClaims, int]]:
+    """The pods on which more is placed than fits, each with its slots that are too many."""
     for pod in pool.members():
         if pod.placed > pod.capacity and not pod.leaving:
-            yield pod
+            slots = pod.placed_beside().get(SLOTS, 0) - pod.capacity
+            if slots > 0:
+                yield pod, slots
 
 
 def _lighten(plan: MovePlan, pod: PodClaims, reason: MoveReason, slots: int) -> None:

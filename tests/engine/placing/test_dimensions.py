@@ -97,6 +97,14 @@ def test_a_lowered_capacity_trims_and_says_so():
     assert [move.reason for move in decision.moves] == [MoveReason.OVERCOMMIT]
 
 
+def test_what_is_only_reserved_of_a_dimension_pushes_nobody_out():
+    scene = a_scene(0).pod(0, {"tenant/a": Share(2, 1, HUNGRY)})
+    scene.vpod("a", 2, {0: 2}, per_vreplica=HUNGRY)
+    share = {"dispatcher-0": Share(1, 1, (("cpu", 1),))}
+    scene.state.reserve("test", scene.pool.key, "tenant/b", share, expires_at=30.0)
+    assert target(scene) == {0: 2}
+
+
 def test_a_dimension_that_the_pool_lacks_leaves_what_is_placed_and_gives_nothing_more():
     needs_gpu = (("gpu", 1),)
     scene = a_scene(0, 1).pod(0, {"tenant/a": Share(2, 1, needs_gpu)})

@@ -165,6 +165,18 @@ def test_an_overcommitted_pod_is_trimmed_once():
     assert target(scene, "b") == {0: 4}, "the second vpod must not pay again"
 
 
+def test_what_is_only_reserved_pushes_nobody_out():
+    """Seed 46544624: a write that had seemed lost arrived late, and filled a pod on which another
+    vpod had reserved the same slots.
+    """
+    scene = Scene(slots=5, replicas=1).pod(0, {"tenant/a": 2, "tenant/b": 2}).vpod("a", 2, {0: 2})
+    scene.vpod("b", 2, {0: 2}).vpod("c", 2)
+    scene.pool.reserve("t", "tenant/c", {"dispatcher-0": Share(2)}, expires_at=1.0)
+    scene.pod(0, {"tenant/a": 2, "tenant/b": 2, "tenant/late": 1})
+    assert target(scene, "a") == {0: 2}
+    assert target(scene, "c") == {}
+
+
 def test_what_no_status_has_published_goes_first_when_too_many():
     scene = Scene().pod(0, {"tenant/a": 2}).pod(1).pod(2, {"tenant/a": 2}).vpod("a", 2, {2: 2})
     assert target(scene) == {2: 2}

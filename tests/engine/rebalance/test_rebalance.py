@@ -282,6 +282,11 @@ class TestOvercommit:
         scene.vpod("heavy", 2, {1: 2}, weight=3)
         assert moves(scene) == [("heavy", 1, 0, 1, "Overcommit")]
 
+    def test_what_is_only_reserved_is_not_over(self):
+        scene = loaded(2, {}, min_pods=2).pod(1, {"tenant/a": 4}).vpod("a", 4, {1: 4})
+        scene.pool.reserve("t", "tenant/b", {"dispatcher-1": Share(2)}, expires_at=1.0)
+        assert moves(scene) == []
+
 
 def to_the_lowest(
     pool: PoolState, vpod: VPod, placements: Mapping[str, int]

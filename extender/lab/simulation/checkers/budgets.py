@@ -4,7 +4,7 @@ move of a vpod within cooldownSeconds.
 
 The checker sees only what statuses report. They do not show when a leader's periods begin. So it
 reports a violation only if no choice of periods, each at least scaleDownPeriodSeconds long, keeps
-every period within the limit (``_Periods``).
+every period within the limit (``_possible``).
 
 A leader is excused for what it may not know. Each leader has its own budget, and a new leader
 begins with a full one. A move whose status write got no answer does not count. A move whose ledgers
@@ -14,9 +14,11 @@ decision may follow limits that the pool had until lately.
 Moves for other reasons have no limit. ``MoveChecker._holds`` checks dry run.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import itemgetter
 from typing import Final
 
 from extender.lab.clock import wall_clock
@@ -48,28 +50,39 @@ class Limits:
 
 @dataclass
 class _Periods:
-    """The periods of one leader and one pool. The checker cannot see when they began, so it keeps
-    all possibilities.
-
-    ``ways``: one (earliest begin of the current period, vreplicas moved in it) for each
-    possibility.
+    """The periods of one leader and one pool. ``moves``: when vreplicas were moved, how many, and
+    the limits then; in the order of time.
     """
 
-    ways: list[tuple[float, int]] = field(default_factory=lambda: [(-inf, 0)])
-    last_s: float = -inf
-    """When vreplicas were last moved. A new period can begin at this time at the earliest."""
+    moves: list[tuple[float, int, Limits]] = field(default_factory=list)
     unsure: int = 0
 
     def moved(self, at: float, count: int, limits: Limits) -> bool:
         """Record moved vreplicas. Return False if they exceed the limit in every possibility."""
-        ways = [
-            (began, spent + count) for began, spent in self.ways if spent + count <= limits.moves
-        ]
-        new = max(min(began for began, _ in self.ways) + limits.period_s, self.last_s)
+        insort(self.moves, (at, count, limits), key=itemgetter(0))
+        possible = _possible(self.moves)
+        if not possible:
+            self.moves = []
+        return possible
+
+
+def _possible(moves: Iterable[tuple[float, int, Limits]]) -> bool:
+    """Whether some choice of periods keeps each within its limit. The checker cannot see when they
+    began, so it keeps all possibilities.
+
+    ``ways``: one (earliest begin of the current period, vreplicas moved in it) for each
+    possibility. A new period can begin when vreplicas were last moved, at the earliest.
+    """
+    ways, last_s = [(-inf, 0)], -inf
+    for at, count, limits in moves:
+        new = max(min(began for began, _ in ways) + limits.period_s, last_s)
+        ways = [(began, spent + count) for began, spent in ways if spent + count <= limits.moves]
         if new <= at and count <= limits.moves:
             ways.append((new, count))
-        self.ways, self.last_s = ways or [(-inf, 0)], at
-        return bool(ways)
+        if not ways:
+            return False
+        last_s = at
+    return True
 
 
 class Budgets:
@@ -141,28 +154,52 @@ class Budgets:
             # The move may have begun under the former leader, whose budget counts then.
             return found
         most = self._lately(pool)
-        count = sum(move.vreplicas for move in limited)
-        if not self._spend(actor, pool, count, most):
-            found.append(
-                f"{actor} moved {count} more of {old.key} in a period of {pool.name} than {most}"
-            )
-        count = sum(move.vreplicas for move in limited if move.reason == FOR_LOAD)
-        most_for_load = replace(most, moves=self._most_for_load(pool, most))
-        if count and not self._spend(actor, pool, count, most_for_load, FOR_LOAD):
-            found.append(
-                f"{actor} moved {count} more of {old.key} for load in a period of {pool.name} than "
-                f"{most_for_load}"
-            )
+        found += [
+            f"{actor} moved {count} more of {old.key} in a period of {pool.name} than {most}"
+            for count in self._too_many(actor, pool, new, limited, most)
+        ]
+        for_load = [move for move in limited if move.reason == FOR_LOAD]
+        most = replace(most, moves=self._most_for_load(pool, most))
+        found += [
+            f"{actor} moved {count} more of {old.key} for load in a period of {pool.name} than "
+            f"{most}"
+            for count in self._too_many(actor, pool, new, for_load, most, FOR_LOAD)
+        ]
         return found
 
-    def _spend(self, actor: str, pool: Pool, count: int, most: Limits, reason: str = "") -> bool:
-        """Record moved vreplicas. Return False if they exceed the limit."""
+    def _too_many(
+        self,
+        actor: str,
+        pool: Pool,
+        vpod: VPod,
+        moves: Sequence[ReportedMove],
+        most: Limits,
+        reason: str = "",
+    ) -> list[int]:
+        """Record moved vreplicas. Return the numbers that exceed the limit."""
         key = (actor, pool.name, reason)
         periods = self._periods.setdefault(key, _Periods(unsure=self._unsure()))
         if periods.unsure != self._unsure():
             # After a write without an answer, the leader may not know what it has spent.
             periods = self._periods[key] = _Periods(unsure=self._unsure())
-        return periods.moved(self._clock(), count, most)
+        at_once: dict[float, int] = {}
+        for move in moves:
+            at = self._decided_at(pool, move, vpod)
+            at_once[at] = at_once.get(at, 0) + move.vreplicas
+        return [count for at, count in at_once.items() if not periods.moved(at, count, most)]
+
+    def _decided_at(self, pool: Pool, move: ReportedMove, vpod: VPod) -> float:
+        """When a move was decided. If adapters hand it over, it is published long after its new pod
+        has it in the ledger, and maybe after a move that was decided later.
+        """
+        now = self._clock()
+        if not pool.hands_over:
+            return now
+        return min(now, self._grew_at(move, vpod))
+
+    def _grew_at(self, move: ReportedMove, vpod: VPod) -> float:
+        """When the vpod's share in the ledger of a move's new pod last grew."""
+        return self._grew.get(move.to_pod, {}).get(vpod.key, (0, inf))[1]
 
     def _most_for_load(self, pool: Pool, limits: Limits) -> int:
         """Return the limit for load. The leader may have counted vreplicas when the period began,
@@ -211,8 +248,7 @@ class Budgets:
         Then one decision has made the move and the one that was told at that time: its parts are
         published as adapters get ready for them.
         """
-        _, grew_at = self._grew.get(move.to_pod, {}).get(vpod.key, (0, inf))
-        return grew_at <= told_at + FRACTION_S
+        return self._grew_at(move, vpod) <= told_at + FRACTION_S
 
     def _lately(self, pool: Pool) -> Limits:
         """Return the loosest limits that a decision written now may have followed."""
