@@ -180,6 +180,28 @@ async def test_a_former_pod_whose_binding_a_restore_has_undone_was_on_its_node_a
 
 @BUMPS
 @in_virtual_time
+async def test_a_bind_that_a_restore_undoes_between_two_calls_may_be_refused_the_second_time(
+    bump: int,
+):
+    """Seed 8000000."""
+    async with on_stage(7) as stage:
+        world, name = stage.world, f"{NAME}-0"
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        await world.cluster.create(PODS, NS, {"metadata": {"name": name}, "spec": spec})
+        uid = world.cluster.server.store.collection("", "pods").entries[NS, name].uid
+        body = orjson.dumps({"PodNamespace": NS, "PodName": name, "PodUID": uid, "Node": "node-0"})
+        answers = (200, b'{"Error":""}'), (200, b'{"Error":"CatchingUp: not known"}')
+        world._binds.repeated("/bind", body, *answers)
+        assert len(world.problems) == 1, "nothing has undone it"
+        backup = world.cluster.snapshot()
+        await world.cluster.bind(Binding(NS, name, "node-0"))
+        world.restore(backup, bump=bump)
+        world._binds.repeated("/bind", body, *answers)
+        assert len(world.problems) == 1
+
+
+@BUMPS
+@in_virtual_time
 async def test_every_replica_ends_and_another_begins_in_its_place(bump: int):
     async with World(4) as world:
         backup = world.cluster.snapshot()

@@ -49,7 +49,8 @@ class BindChecker:
 
     def repeated(self, url: str, body: bytes, first: Answer, second: Answer) -> None:
         """Check a call that was sent twice: the second bind succeeds too, unless the pod has
-        changed between the calls.
+        changed between the calls, or a restore of etcd has undone its binding. The first answer of
+        a replica that has not seen the restore yet is still about that binding.
         """
         if not url.endswith("/bind") or first[0] != 200 or second[0] != 200:
             return
@@ -64,6 +65,7 @@ class BindChecker:
             entry is None
             or entry.uid != args["PodUID"]
             or entry.obj["metadata"].get("deletionTimestamp")
+            or (entry.uid in self._was_on and not entry.obj["spec"].get("nodeName"))
         ):
             return
         if not errors[0] and refused:
