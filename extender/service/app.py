@@ -405,7 +405,7 @@ class Service:
         return self.leadership.leading()
 
     def _add_gauges(self, ordinal_history: OrdinalHistory) -> None:
-        add_gauges(
+        self.unserved_time = add_gauges(
             self.metrics,
             MeasuredParts(
                 caches=self.caches,
@@ -418,6 +418,7 @@ class Service:
                 load=self.load_reports,
                 load_polling=self.load_polling,
             ),
+            self._clock,
         )
         add_map_sizes_gauge(
             self.metrics,
@@ -480,6 +481,7 @@ class Service:
                 tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
             tasks.create_task(self.availability.run(), name="availability")
+            tasks.create_task(self.unserved_time.run(), name="unserved time")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.shadow is not None:
                 await self.shadow.run()  # does not return: nothing below runs in shadow mode

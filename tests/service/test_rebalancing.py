@@ -6,20 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PODS, NotFound, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NotFound, Obj, PatchType
 from extender.model import names
-from extender.model.timestamps import timestamp
 from tests.support.builders import NS, POOL
-from tests.support.service import World, until, wall
+from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
-
-
-async def set_ready(world: World, ordinal: int, *, ready: bool = True) -> None:
-    pod = await world.pod_object(ordinal)
-    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": timestamp(wall())}
-    pod["status"] = {**pod.get("status", {}), "conditions": [condition]}
-    await world.cluster.update(PODS, NS, f"dispatcher-{ordinal}", pod, subresource="status")
 
 
 @asynccontextmanager
@@ -112,18 +104,18 @@ async def test_what_a_pod_not_ready_for_too_long_holds_is_placed_elsewhere_and_s
     world = await World.create(replicas=3, rescheduleAfterSeconds=30, minPods=3)
     await world.pods(0, 1, 2)
     for ordinal in range(3):
-        await set_ready(world, ordinal)
+        await world.set_ready(ordinal)
     async with world.serving() as service:
         await world.vpod("a", 9)
         await until(lambda: _is_published(world, "a", {0: 3, 1: 3, 2: 3}))
-        await set_ready(world, 1, ready=False)
+        await world.set_ready(1, ready=False)
         await asyncio.sleep(29)
         assert await world.published() == {0: 3, 1: 3, 2: 3}
         await until(lambda: _is_published(world, "a", {0: 5, 2: 4}), timeout_s=3)
         await asyncio.sleep(3)
         assert await reasons(world) == {"Reschedule"}
         assert service.caches.state.pool(POOL).abandoned == {"dispatcher-1"}
-        await set_ready(world, 1)
+        await world.set_ready(1)
         await asyncio.sleep(60)
         assert service.caches.state.pool(POOL).abandoned == frozenset()
         assert await world.published() == {0: 5, 2: 4}

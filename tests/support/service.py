@@ -61,6 +61,7 @@ from extender.model import decode, names
 from extender.model.ledger import Share, decode_ledger, encode_ledger
 from extender.model.names import LEASE_NAME
 from extender.model.objects import AdapterPod, VPod
+from extender.model.timestamps import timestamp
 from extender.service.app import Service
 from extender.service.binding.binder import SchedulerVReplicaBinder
 from extender.service.binding.pod_binder import PodBinder
@@ -391,6 +392,18 @@ class World:
 
     async def remove_pod(self, ordinal: int) -> None:
         await self.cluster.delete(PODS, self.namespace, f"dispatcher-{ordinal}", grace_period_s=0)
+
+    async def set_ready(self, ordinal: int, *, ready: bool = True) -> None:
+        """Set the pod's condition Ready, as of now."""
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": timestamp(wall())}
+        await self.cluster.patch(
+            PODS,
+            self.namespace,
+            f"dispatcher-{ordinal}",
+            {"status": {"conditions": [condition]}},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
 
     async def edit_ledger(self, ordinal: int, ledger: Mapping[str, int] | str) -> None:
         text = (

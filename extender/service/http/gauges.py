@@ -15,7 +15,7 @@ from extender.kube.events import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.model.reasons import ConflictReason
 from extender.service.binding.binder import SchedulerVReplicaBinder
-from extender.service.http.pool_gauges import add_load_gauges, add_pool_gauges
+from extender.service.http.pool_gauges import UnservedTime, add_load_gauges, add_pool_gauges
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.queue import QueueEvent, VPodQueues
 from extender.service.pools.leadership import Leadership
@@ -47,11 +47,11 @@ class MeasuredParts:
     load_polling: LoadPolling
 
 
-def add_gauges(metrics: Metrics, parts: MeasuredParts) -> None:
-    """Declare all gauges."""
+def add_gauges(metrics: Metrics, parts: MeasuredParts, clock: Callable[[], float]) -> UnservedTime:
+    """Declare all gauges. The caller runs what is returned."""
     _add_queues(metrics, parts)
     _add_caches(metrics, parts)
-    add_pool_gauges(metrics, parts.caches.state)
+    unserved_time = add_pool_gauges(metrics, parts.caches.state, clock)
     add_load_gauges(metrics, parts.caches.state, parts.load, parts.load_polling)
     _add_reflectors(metrics, parts.informers)
     _add_events(metrics, parts.recorder)
@@ -74,6 +74,7 @@ def add_gauges(metrics: Metrics, parts: MeasuredParts) -> None:
         source,
         sources.unavailable,
     )
+    return unserved_time
 
 
 # -- queues ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ are added up as ``other``. Pools that do not exist are named by tenants in their
 together are ``missing``, while there are any.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,7 @@ from extender.telemetry.exposition import OTHER, Family, Kind, Label, Stability
 from extender.telemetry.metrics import Metrics
 
 POOLS_NAMED_MAX: Final = 200
+UNSERVED_PERIOD_S: Final = 1.0
 POD_STATE_VALUES: Final = ("schedulable", "unschedulable", "pending", "expected")
 SLOT_STATE_VALUES: Final = ("total", "used", "free", "closed", "reserved")
 MISSING: Final = "missing"
@@ -75,18 +77,23 @@ class PoolGauges:
         """(label, numbers) of every pool that exists or that vpods name. Several may have the label
         ``other`` or ``missing``.
         """
+        pools = self.labelled()
+        for gone in self._known.keys() - {state.key for _, state in pools}:
+            del self._known[gone]
+        return [(label, self._look(state.key, state)) for label, state in pools]
+
+    def labelled(self) -> list[tuple[str, PoolState]]:
+        """Label and state of the same pools."""
         pools = {
             key: state
             for key, state in self._state.pools.items()
             if state.adapter_pool is not None or state.vpods
         }
-        for gone in [key for key in self._known if key not in pools]:
-            del self._known[gone]
         for gone in [
             key for key in self._named if key not in pools or pools[key].adapter_pool is None
         ]:
             del self._named[gone]
-        return [(self._label(key, state), self._look(key, state)) for key, state in pools.items()]
+        return [(self._label(key, state), state) for key, state in pools.items()]
 
     def _label(self, key: str, state: PoolState) -> str:
         if state.adapter_pool is None:
@@ -102,6 +109,41 @@ class PoolGauges:
         if known is None or known.state is not state or known.revision != revision:
             known = self._known[key] = numbers_of(state, revision)
         return known
+
+
+class UnservedTime:
+    """Adds up for how long vreplicas were placed and not served, each ``UNSERVED_PERIOD_S``. It
+    counts a pod that restarts, which the gauge excuses for a while. ``clock``: seconds.
+
+    ``seconds``: by label, since this replica knows the pool.
+    """
+
+    def __init__(self, gauges: PoolGauges, clock: Callable[[], float]) -> None:
+        self._gauges = gauges
+        self._clock = clock
+        self.seconds: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Add up until cancelled."""
+        before = self._clock()
+        while True:
+            await asyncio.sleep(UNSERVED_PERIOD_S)
+            now = self._clock()
+            seconds: dict[str, float] = {}
+            for label, state in self._gauges.labelled():
+                since = seconds.get(label, self.seconds.get(label, 0.0))
+                seconds[label] = since + _not_served(state) * (now - before)
+            self.seconds, before = seconds, now
+
+
+def _not_served(state: PoolState) -> int:
+    """The vreplicas that are published on pods that do not serve now."""
+    return sum(
+        claim.published
+        for pod in state.pods.values()
+        if not pod.serving
+        for claim in pod.claims.values()
+    )
 
 
 def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumbers:
@@ -144,9 +186,12 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
     )
 
 
-def add_pool_gauges(metrics: Metrics, state: ClusterState) -> None:
-    """Declare the gauges."""
+def add_pool_gauges(
+    metrics: Metrics, state: ClusterState, clock: Callable[[], float]
+) -> UnservedTime:
+    """Declare the gauges. The caller runs what is returned."""
     gauges = PoolGauges(state)
+    unserved_time = UnservedTime(gauges, clock)
 
     def declare(
         name: str,
@@ -218,6 +263,14 @@ def add_pool_gauges(metrics: Metrics, state: ClusterState) -> None:
         "Pods that the StatefulSet is asked for",
         lambda numbers: {"": numbers.replicas},
     )
+    metrics.counter(
+        "pool_unserved_vreplica_seconds",
+        "Seconds during which a vreplica was placed on a pod that did not serve it, added up over "
+        "the vreplicas of a pool; unlike `pool_unserved_vreplicas`, from the first second",
+        _POOL,
+        lambda: unserved_time.seconds,
+    )
+    return unserved_time
 
 
 def add_load_gauges(

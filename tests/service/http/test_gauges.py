@@ -169,6 +169,23 @@ async def test_the_loops_lag_is_what_a_callback_keeps_it_from():
     )
 
 
+async def test_an_outage_that_is_over_before_the_next_scrape_is_counted():
+    world = await World.create()
+    await world.pods(0)
+    await world.set_ready(0)
+    await world.vpod("a", 3)
+    pool = (f"{NS}/dispatcher",)
+    async with world.serving() as service:
+        await asyncio.sleep(20)
+        assert scraped(service, "pool_unserved_vreplica_seconds_total") == {pool: 0}
+        await world.set_ready(0, ready=False)
+        await asyncio.sleep(10)
+        await world.set_ready(0)
+        await asyncio.sleep(10)
+        seconds = scraped(service, "pool_unserved_vreplica_seconds_total")
+        assert seconds[pool] == pytest.approx(30, abs=3)
+
+
 async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pools_they_name():
     world = await World.create()
     async with world.serving() as service:
