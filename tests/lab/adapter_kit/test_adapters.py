@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from extender.lab.adapter_kit.authority import Authority
+from extender.lab.adapter_kit.judging import Patience
 from extender.lab.adapter_kit.pools import ORDERS, begin
 from extender.lab.adapter_kit.rules import RULES
 from extender.lab.adapter_kit.run import Kit, Outcome, Result
-from extender.lab.adapter_kit.stage import Authority, Patience, stage
+from extender.lab.adapter_kit.stage import stage
 from tests.lab.adapter_kit.adapters import ADAPTERS, RIGHT
 
 SHORT = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0)
@@ -99,7 +101,7 @@ async def test_the_pre_stop_hook_of_the_page_waits_until_the_adapter_has_let_go(
     )
     assert shown is not None
     folder = tmp_path / "pod"
-    async with stage(program("EndsAtSigterm"), folder, Authority(tmp_path), SHORT) as played:
+    async with stage(program("EndsAtSigterm"), folder, Authority(), SHORT) as played:
         await begin(played)
         hook = await asyncio.create_subprocess_exec(
             "sh", "-c", shown[1].replace("/tmp/", f"{folder}/")
