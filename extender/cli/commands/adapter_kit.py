@@ -174,5 +174,7 @@ def _print_results(rows: list[dict[str, str]]) -> None:
             print(f"{'':<8} expected: {plain(row['expected'])}")
         if "seen" in row:
             print(f"{'':<8} seen: {plain(row['seen'])}")
-    broken = sum(row["outcome"] == "broken" for row in rows)
-    print(f"{len(rows)} rules, {broken} broken")
+    broken, skipped = (
+        sum(row["outcome"] == outcome for row in rows) for outcome in ("broken", "skipped")
+    )
+    print(f"{len(rows)} rules, {broken} broken{f', {skipped} skipped' if skipped else ''}")

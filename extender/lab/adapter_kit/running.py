@@ -52,7 +52,11 @@ class Running(Choice):
             raise VReplicaError(f"{names} cannot be played: {NEEDS_PROCESS}")
         with self._shared() as folder:
             pod = Pod(
-                folder=folder.path, uid=folder.uid, token=folder.token, addresses=self.addresses
+                folder=folder.path,
+                uid=folder.uid,
+                token=folder.token,
+                addresses=self.addresses,
+                first_round=folder.next_round(),
             )
             authority = Authority(self.addresses[0].host, folder.pair)
             made = Stage(RunningAdapter(), pod, authority, self.patience)
@@ -68,34 +72,38 @@ class Running(Choice):
 
     @contextmanager
     def _shared(self) -> Iterator[SharedFolder]:
-        if self.folder is not None:
-            yield SharedFolder(self.folder)
-        else:
+        if self.folder is None:
             with tempfile.TemporaryDirectory(prefix="vreplica-adapter-kit-") as name:
                 yield SharedFolder(Path(name))
+            return
+        try:
+            folder = SharedFolder(self.folder)
+        except OSError as error:
+            raise VReplicaError(f"the folder {self.folder} cannot be used: {error}") from None
+        yield folder
 
     async def _on(
         self, made: Stage, folder: SharedFolder, rules: list[Rule], done: Callable[[Result], None]
     ) -> list[Result]:
+        last = [rule for rule in rules if not rule.needs_process][-1]
+        results: list[Result] = []
+        lost = ""
         async with opened(made) as stage:
-            await stage.begin_round(folder.next_round())
             await self._wait_for_the_adapter(stage, folder)
             # An adapter that does not acknowledge breaks the first rule.
             await self._lost(stage)
-            results: list[Result] = []
-            lost = ""
             for rule in rules:
-                if rule.needs_process or lost:
+                if lost or rule.needs_process:
                     why = NEEDS_PROCESS if rule.needs_process else lost
                     result = Result(rule, Outcome.SKIPPED, seen=why, work_was_seen=False)
                 else:
                     result = await judged(rule, stage)
                     await stage.begin_round(folder.next_round())
-                    if any(not each.needs_process for each in rules[len(results) + 1 :]):
-                        if problem := await self._lost(stage):
-                            result, lost = _with(problem, result)
-                    else:
+                    if rule is last:
                         await stage.comes(stage.has_said, FAREWELL_S, "")
+                    elif problem := await self._lost(stage):
+                        result = _with(problem, result)
+                        lost = f"the adapter was not ready for another rule after {rule.name}"
                 results.append(result)
                 done(result)
         return results
@@ -137,13 +145,13 @@ class Running(Choice):
         return ""
 
 
-def _with(problem: str, result: Result) -> tuple[Result, str]:
-    """Return the result of the rule after which the adapter is lost, and why others are skipped."""
-    if result.outcome is not Outcome.BROKEN:
-        result = replace(
-            result,
-            outcome=Outcome.BROKEN,
-            expected="the adapter ready for the next rule",
-            seen=problem,
-        )
-    return result, f"after the rule {result.rule.name}, {problem}"
+def _with(problem: str, result: Result) -> Result:
+    """Return the result of the rule after which the adapter is lost."""
+    if result.outcome is Outcome.BROKEN:
+        return result
+    return replace(
+        result,
+        outcome=Outcome.BROKEN,
+        expected="the adapter ready for the next rule",
+        seen=problem,
+    )

@@ -37,12 +37,15 @@ LOOK_EVERY_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """The adapter's pod. ``folder``: its files. ``addresses``: of the replicas that it can ask."""
+    """The adapter's pod. ``folder``: its files. ``addresses``: of the replicas that it can ask.
+    ``first_round``: see ``Stage.begin_round``.
+    """
 
     folder: Path
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     addresses: Sequence[Address] = (Address("127.0.0.1", 0), Address("127.0.0.1", 0))
+    first_round: int = 0
 
 
 class Stage:
@@ -66,7 +69,7 @@ class Stage:
         pod.folder.mkdir(exist_ok=True)
         self._write("ca.crt", authority.ca_pem)
         self.replace_token(pod.token)
-        self._begin(0)
+        self._begin(pod.first_round)
 
     def _begin(self, number: int) -> None:
         self.lease_s: float | None = None
