@@ -93,8 +93,9 @@ def _run(options: argparse.Namespace) -> int:
         )
     if options.jobs < 1:
         raise VReplicaError("--jobs must be at least 1")
-    is_url = URL.match(options.command_line[0])
-    return _report(_running(options) if is_url else _kit(options), options)
+    if URL.match(options.command_line[0]):
+        return _report(_running(options), options, takes_minutes=True)
+    return _report(_kit(options), options, takes_minutes=False)
 
 
 def _kit(options: argparse.Namespace) -> "Kit":
@@ -131,10 +132,10 @@ def _running(options: argparse.Namespace) -> "Running":
     )
 
 
-def _report(kit: "Kit | Running", options: argparse.Namespace) -> int:
+def _report(kit: "Kit | Running", options: argparse.Namespace, *, takes_minutes: bool) -> int:
     with Progress("checking", unit="rules", total=len(kit.rules())) as progress:
         # A log needs no progress of less than a minute.
-        shown = sys.stderr.isatty()
+        shown = takes_minutes or sys.stderr.isatty()
         try:
             results = asyncio.run(kit.run(lambda _result: progress.add() if shown else None))
         except* OSError as errors:

@@ -123,8 +123,8 @@ class Running(Choice):
             why = (
                 f"requests came without the token of {folder.path}/token"
                 if stage.desk.unauthorized
-                else f"is VREPLICA_URLS={variables['VREPLICA_URLS']} set, and does it trust "
-                f"{folder.path}/ca.crt?"
+                else f"is VREPLICA_URLS={variables['VREPLICA_URLS']} set, and has the folder "
+                f"VREPLICA_DIR the ca.crt and token of {folder.path}?"
             )
             raise VReplicaError(f"no adapter connected to {first} within {self.wait_s:g} s: {why}")
         self.announce("An adapter has connected.")

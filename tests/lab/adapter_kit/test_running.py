@@ -170,7 +170,7 @@ class TestWhenNothingCanBePlayed:
             await side.check(wait_s=0.2)
         assert f"no adapter connected to https://127.0.0.1:{side.port}" in str(told.value)
         assert f"VREPLICA_URLS=https://127.0.0.1:{side.port},https://" in str(told.value)
-        assert f"{side.folder}/ca.crt" in str(told.value)
+        assert f"the ca.crt and token of {side.folder}" in str(told.value)
 
     async def test_whoever_connects_has_another_token(self, side, tmp_path):
         files = tmp_path / "files"
