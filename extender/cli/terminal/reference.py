@@ -105,7 +105,7 @@ def _row(action: argparse.Action) -> str:
             filter(None, (help_text, f"[{', '.join(str(choice) for choice in action.choices)}]"))
         )
     again = " (may be given again)" if isinstance(action, argparse._AppendAction) else ""  # noqa: SLF001 - as above
-    return f"| {names} | {_cell(help_text + again)} |"
+    return f"| {_cell(names)} | {_cell(help_text + again)} |"
 
 
 def _metavar(action: argparse.Action) -> str:

@@ -6,10 +6,12 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from aiohttp import web
 
+from extender.lab.adapter_kit.address import Address
 from extender.lab.adapter_kit.contract import Answer
 
 Lines: TypeAlias = "asyncio.Queue[bytes | None]"
@@ -24,7 +26,8 @@ class Desk:
     """What both replicas know. ``hear`` takes an acknowledgement's body and answers it.
 
     ``token``: what a request must carry. ``faults``: what requests of a path are answered with
-    instead. ``asked``: requests of each path so far, those that failed included.
+    instead. ``asked``: requests of each path so far, those that failed included. ``authorized``:
+    requests with the token so far.
     """
 
     def __init__(
@@ -35,10 +38,13 @@ class Desk:
         self.streams: set[Lines] = set()
         self.silenced: set[Lines] = set()
         """Streams that stay open and say nothing any more."""
-        self.hanging = ""
-        """``host:port`` of a replica that takes requests and answers none."""
+        self.hanging = 0
+        """The port of a replica that takes requests and answers none."""
+        self._healed = asyncio.Event()
         self.asked: dict[str, int] = {}
-        self.unauthorized = 0
+        self.authorized, self.unauthorized = 0, 0
+        self.has_streamed = False
+        """Whether a stream has ever been opened: an adapter may ask again and again instead."""
         self._newest, self._hear = newest, hear
 
     def send(self, line: bytes | None) -> None:
@@ -46,10 +52,19 @@ class Desk:
         for stream in self.streams - self.silenced:
             stream.put_nowait(line)
 
-    def hang(self, url: str) -> None:
+    def hang(self, port: int) -> None:
         """Let a replica answer nothing any more. All streams that are open fall silent."""
-        self.hanging = url.removeprefix("https://")
+        self.hanging = port
         self.silenced |= self.streams
+
+    def heal(self) -> None:
+        """End all faults. Streams that are silent are cut, and what hangs is answered 503."""
+        self.faults.clear()
+        self.hanging = 0
+        self._healed.set()
+        self._healed = asyncio.Event()
+        for stream in self.silenced:
+            stream.put_nowait(None)
 
     async def assignment(self, request: web.Request) -> web.StreamResponse:
         """``GET /v1/assignment``."""
@@ -59,6 +74,7 @@ class Desk:
             return web.Response(body=self._newest(), content_type="application/json")
         lines: Lines = asyncio.Queue()
         self.streams.add(lines)
+        self.has_streamed = True
         reply = web.StreamResponse(headers={"Content-Type": "application/json"})
         try:
             await reply.prepare(request)
@@ -93,41 +109,45 @@ class Desk:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         self.asked[request.path] = self.asked.get(request.path, 0) + 1
-        if request.host == self.hanging:
-            await asyncio.Event().wait()  # until the caller gives up
+        if self.hanging and _port(request) == self.hanging:
+            await self._healed.wait()  # or until the caller gives up
+            return _response(Answer(503, {"error": "this replica did not answer"}, 1))
         if (fault := self.faults.get(request.path)) is not None:
             return _response(fault)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             self.unauthorized += 1
             return _response(Answer(401, {"error": "the token is not this pod's"}))
+        self.authorized += 1
         return None
 
 
 class Replica:
     """One address. ``open`` and ``close`` may be repeated; the port stays."""
 
-    def __init__(self, desk: Desk, context: ssl.SSLContext) -> None:
+    def __init__(self, desk: Desk, context: ssl.SSLContext, address: Address) -> None:
         self._desk, self._context = desk, context
         self._runner: web.AppRunner | None = None
-        self._port = 0
-
-    @property
-    def url(self) -> str:
+        self.address = address
         """Where it listens once it has been opened."""
-        return f"https://127.0.0.1:{self._port}"
 
     async def open(self) -> None:
-        """Listen."""
+        """Listen, if it does not. Raises OSError."""
+        if self._runner is not None:
+            return
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_get(ASSIGNMENT, self._desk.assignment, allow_head=False)
         app.router.add_post(ACKNOWLEDGE, self._desk.acknowledge)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(
-            self._runner, "127.0.0.1", self._port, reuse_address=True, ssl_context=self._context
+            self._runner,
+            self.address.interface,
+            self.address.port,
+            reuse_address=True,
+            ssl_context=self._context,
         )
         await site.start()
-        self._port = self._runner.addresses[0][1]
+        self.address = replace(self.address, port=self._runner.addresses[0][1])
 
     async def close(self) -> None:
         """End all connections at once, and listen no more."""
@@ -141,6 +161,12 @@ class Replica:
             if connection.transport is not None:
                 connection.transport.abort()
         await runner.cleanup()
+
+
+def _port(request: web.Request) -> int:
+    """At which the request arrived. The ``Host`` is what the adapter calls it: any name."""
+    transport = request.transport
+    return 0 if transport is None else int(transport.get_extra_info("sockname")[1])
 
 
 def _response(answer: Answer) -> web.Response:

@@ -3,8 +3,9 @@
 from typing import Final
 
 from extender.lab.adapter_kit.contract import Answer
+from extender.lab.adapter_kit.judging import CannotTell, RuleBroken
 from extender.lab.adapter_kit.listener import ACKNOWLEDGE, ASSIGNMENT
-from extender.lab.adapter_kit.stage import CannotTell, RuleBroken, Stage
+from extender.lab.adapter_kit.stage import Stage
 
 ORDERS: Final = "team-a/orders"
 DRAIN_S: Final = 10.0

@@ -1,4 +1,6 @@
-"""The adapter's process: started, ended as the kubelet does it, and what it printed last."""
+"""The adapter's process: started, ended as the kubelet does it, and what it printed last. Or that
+of somebody else, who has started it.
+"""
 
 import asyncio
 import os
@@ -6,11 +8,50 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 OUTPUT_BYTES_MAX: Final = 4096
 OUTPUT_CHARS_MAX: Final = 300
 """Of what the process printed last, in a report."""
+
+
+class Process(Protocol):
+    """What a stage does with the adapter's process."""
+
+    async def start(self, variables: Mapping[str, str]) -> None:
+        """Start it with these variables in its environment. Raises OSError."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM to it."""
+
+    async def kill(self) -> None:
+        """End it at once."""
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+
+    def printed(self) -> str:
+        """What it printed last, for the end of a sentence."""
+
+
+class RunningAdapter:
+    """An adapter that somebody else has started: it is left alone, and counts as running."""
+
+    exit_status: Final = None
+
+    async def start(self, variables: Mapping[str, str]) -> None:
+        """Do nothing: it runs."""
+
+    def terminate(self) -> None:
+        """Do nothing: whoever has started it ends it."""
+
+    async def kill(self) -> None:
+        """Do nothing, as ``terminate``."""
+
+    def printed(self) -> str:
+        """Return "": its output is elsewhere."""
+        return ""
 
 
 class AdapterProcess:

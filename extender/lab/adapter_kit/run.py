@@ -8,8 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from extender.lab.adapter_kit.authority import Authority
+from extender.lab.adapter_kit.judging import CannotTell, Patience, RuleBroken
 from extender.lab.adapter_kit.rules import RULES, Rule
-from extender.lab.adapter_kit.stage import Authority, CannotTell, Patience, RuleBroken, stage
+from extender.lab.adapter_kit.stage import Stage, stage
 from extender.model.errors import VReplicaError
 
 JOBS: Final = 4
@@ -40,14 +42,12 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
-    """What is played. ``names``: of rules, all if empty."""
+class Choice:
+    """Which rules are played: those with these ``names``, or all; and with what patience."""
 
-    command: Sequence[str]
     names: Sequence[str] = ()
     exclusive: bool = False
     patience: Patience = field(default_factory=Patience)
-    jobs: int = JOBS
 
     def rules(self) -> list[Rule]:
         """Return the rules that are played. Raises VReplicaError for an unknown name."""
@@ -58,6 +58,14 @@ class Kit:
             return [known[name] for name in self.names]
         return [rule for rule in RULES if self.exclusive or not rule.exclusive]
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit(Choice):
+    """Plays rules against adapters that it starts, ``jobs`` at a time."""
+
+    command: Sequence[str]
+    jobs: int = JOBS
+
     async def run(self, done: Callable[[Result], None]) -> list[Result]:
         """Play the rules and return their results in order. ``done`` hears of each as it ends.
         Raises OSError if the command cannot be started.
@@ -66,7 +74,7 @@ class Kit:
         turns = asyncio.Semaphore(self.jobs)
         with tempfile.TemporaryDirectory(prefix="vreplica-adapter-kit-") as name:
             folder = Path(name)
-            authority = Authority(folder)
+            authority = Authority()
 
             async def one(rule: Rule) -> Result:
                 async with turns:
@@ -82,13 +90,16 @@ class Kit:
 
     async def _play(self, rule: Rule, folder: Path, authority: Authority) -> Result:
         async with stage(self.command, folder, authority, self.patience) as played:
-            try:
-                await rule.play(played)
-                played.must_be_right(rule.text)
-            except RuleBroken as broken:
-                return Result(
-                    rule, Outcome.BROKEN, broken.expected, broken.seen, played.log.is_used
-                )
-            except CannotTell as why:
-                return Result(rule, Outcome.SKIPPED, seen=str(why), work_was_seen=False)
-            return Result(rule, Outcome.KEPT, work_was_seen=played.log.is_used)
+            return await judged(rule, played)
+
+
+async def judged(rule: Rule, played: Stage) -> Result:
+    """Play a rule on a stage that is open."""
+    try:
+        await rule.play(played)
+        played.must_be_right(rule.text)
+    except RuleBroken as broken:
+        return Result(rule, Outcome.BROKEN, broken.expected, broken.seen, played.log.is_used)
+    except CannotTell as why:
+        return Result(rule, Outcome.SKIPPED, seen=str(why), work_was_seen=False)
+    return Result(rule, Outcome.KEPT, work_was_seen=played.log.is_used)

@@ -3,11 +3,10 @@
 import asyncio
 import json
 import secrets
-import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -15,92 +14,84 @@ from typing import Final
 import orjson
 
 from extender.kube.ratelimit import TokenBucket
+from extender.lab.adapter_kit.address import Address
+from extender.lab.adapter_kit.authority import Authority
 from extender.lab.adapter_kit.contract import Answer, Contract
+from extender.lab.adapter_kit.judging import Patience, RuleBroken
 from extender.lab.adapter_kit.listener import Desk, Replica
-from extender.lab.adapter_kit.process import AdapterProcess
+from extender.lab.adapter_kit.process import AdapterProcess, Process, RunningAdapter
 from extender.lab.adapter_kit.worklog import WorkLog
 from extender.model.assignment import AssignedShare, Assignment, ShareState
 from extender.model.indexes import indexes_from
-from webhook.x509 import Pair, certificates_in, new_authority, new_serving
 
 POD: Final = "adapters/kit-0"
 FIRST_GENERATION: Final = 40
+GENERATIONS_A_ROUND: Final = 10_000
+EPOCHS_A_ROUND: Final = 100
+"""More than any rule uses, in both."""
 QPS, BURST = 10.0, 20
 """Acknowledgements of one pod that the service takes."""
 LOOK_EVERY_S: Final = 0.02
 """Between two looks at the work log."""
 
 
-class RuleBroken(Exception):
-    """The adapter has not done what was ``expected``; ``seen`` is what it did."""
-
-    def __init__(self, expected: str, seen: str) -> None:
-        super().__init__(f"expected {expected}, seen {seen}")
-        self.expected, self.seen = expected, seen
-
-
-class CannotTell(Exception):
-    """The rule cannot be judged: the text says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long an adapter may take, in seconds."""
-
-    step_s: float = 10.0
-    """From what it is told to its acknowledgement."""
-    start_s: float = 20.0
-    """From its start to the first acknowledgement."""
-    silence_s: float = 50.0
-    """From the last sign of life on a stream to the next acknowledgement. The library gives a
-    stream up after 30 s.
+class Pod:
+    """The adapter's pod. ``folder``: its files. ``addresses``: of the replicas that it can ask.
+    ``first_round``: see ``Stage.begin_round``.
     """
-    grace_s: float = 28.0
-    """From SIGTERM to its end. The kubelet kills after 30 s unless the pod says otherwise."""
 
-
-class Authority:
-    """Makes one certificate for all replicas of a run. ``ca_pem``: who signed it."""
-
-    def __init__(self, folder: Path) -> None:
-        now = datetime.now(UTC)
-        authority = new_authority(now)
-        self.ca_pem = authority.cert_pem
-        signer = certificates_in(authority.cert_pem)[0]
-        pair: Pair = new_serving(signer, authority.key_pem, ["127.0.0.1"], now)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        cert, key = folder / "serving.crt", folder / "serving.key"
-        cert.write_bytes(pair.cert_pem)
-        key.touch(mode=0o600)
-        key.write_bytes(pair.key_pem)
-        self.context.load_cert_chain(cert, key)
+    folder: Path
+    uid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    addresses: Sequence[Address] = (Address("127.0.0.1", 0), Address("127.0.0.1", 0))
+    first_round: int = 0
 
 
 class Stage:
     """What a rule plays on. ``stage`` opens one.
 
-    Each change makes a new generation, and sends it.
+    Each change makes a new generation, and sends it. An adapter that runs already plays one rule
+    after the other on the same stage, each in a round of its own.
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path, authority: Authority, patience: Patience
+        self, process: Process, pod: Pod, authority: Authority, patience: Patience
     ) -> None:
-        self._folder = folder
-        folder.mkdir()
-        self.patience = patience
-        self.uid = str(uuid.uuid4())
-        self.contract = Contract(self.uid)
-        self.assignment = Assignment(FIRST_GENERATION, POD, self.uid, {})
-        self.contract.tell(self.assignment)
-        self.lease_s: float | None = None
-        self.desk = Desk(secrets.token_urlsafe(32), self.document, self._hear)
-        self.replicas = [Replica(self.desk, authority.context) for _ in range(2)]
-        self.log = WorkLog(folder / "work.jsonl")
-        self.process = AdapterProcess(command, folder / "output")
+        self._pod, self.patience, self.process = pod, patience, process
+        self.desk = Desk(pod.token, self.document, self._hear)
+        self.replicas = [
+            Replica(self.desk, authority.context, address) for address in pod.addresses
+        ]
+        self.log = WorkLog(pod.folder / "work.jsonl")
         self._bucket = TokenBucket(QPS, BURST)
         self._changed = asyncio.Event()
-        (folder / "ca.crt").write_bytes(authority.ca_pem)
-        self.write_token()
+        pod.folder.mkdir(exist_ok=True)
+        self._write("ca.crt", authority.ca_pem)
+        self.replace_token(pod.token)
+        self._begin(pod.first_round)
+
+    def _begin(self, number: int) -> None:
+        self.lease_s: float | None = None
+        self._epochs_before = number * EPOCHS_A_ROUND
+        generation = FIRST_GENERATION + number * GENERATIONS_A_ROUND
+        self.assignment = Assignment(generation, POD, self._pod.uid, {})
+        self.contract = Contract(self._pod.uid)
+        self.contract.tell(self.assignment)
+
+    async def begin_round(self, number: int) -> None:
+        """Take back what the rule before has done, forget what it has seen, and assign nothing.
+
+        Generations and epochs are greater than those of all rounds with lower numbers: an adapter
+        is right to ignore what is not. Raises OSError if a replica cannot listen again.
+        """
+        self.desk.heal()
+        self.replace_token(self._pod.token)
+        for replica in self.replicas:
+            await replica.open()
+        self.look()
+        self._begin(number)
+        self.desk.send(self.document())
 
     def document(self) -> bytes:
         """Return the newest assignment as the service writes it."""
@@ -130,24 +121,28 @@ class Stage:
         shares = {one: each for one, each in self.assignment.shares.items() if one != key}
         if share is not None:
             shares[key] = share
-        self.assignment = Assignment(self.assignment.generation + 1, POD, self.uid, shares)
+        self.assignment = Assignment(self.generation + 1, POD, self._pod.uid, shares)
         self.contract.tell(self.assignment)
         if send:
             self.desk.send(self.document())
 
     def serve(self, key: str, vreplicas: int = 2, epoch: int = 7, *, send: bool = True) -> None:
         """Tell the adapter to serve."""
-        self.tell(key, AssignedShare(vreplicas, 1, 8, epoch), send=send)
+        self.tell(key, AssignedShare(vreplicas, 1, 8, self.epoch(epoch)), send=send)
 
     def serve_indexes(self, key: str, indexes: str, epoch: int) -> None:
         """Tell the adapter to serve these, in a pool with ``identity: Indexed``."""
         count = indexes_from(indexes).bit_count()
-        self.tell(key, AssignedShare(count, 1, 8, epoch, indexes=indexes))
+        self.tell(key, AssignedShare(count, 1, 8, self.epoch(epoch), indexes=indexes))
 
     def prepare(self, key: str, vreplicas: int = 2, epoch: int = 7) -> None:
         """Tell the adapter to get ready."""
-        share = AssignedShare(vreplicas, 1, 8, epoch, ShareState.PREPARE, peer="kit-1")
-        self.tell(key, share)
+        here = self.epoch(epoch)
+        self.tell(key, AssignedShare(vreplicas, 1, 8, here, ShareState.PREPARE, peer="kit-1"))
+
+    def epoch(self, number: int) -> int:
+        """The epoch that has this number in this round."""
+        return self._epochs_before + number
 
     def drain(self, key: str, within_s: float) -> None:
         """Tell the adapter to let go."""
@@ -164,14 +159,15 @@ class Stage:
         """Write the newest assignment to its file, as the kubelet does."""
         self._write("assignment", self.document())
 
-    def write_token(self) -> None:
-        """Write the token that the replicas expect to its file."""
-        self._write("token", self.desk.token.encode())
+    def replace_token(self, token: str) -> None:
+        """Expect this token from now on, and write it to its file."""
+        self.desk.token = token
+        self._write("token", token.encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        new = self._folder / f"{name}.new"
+        new = self._pod.folder / f"{name}.new"
         new.write_bytes(content)
-        new.replace(self._folder / name)
+        new.replace(self._pod.folder / name)
 
     def _hear(self, body: bytes) -> Answer:
         self.look()
@@ -186,16 +182,25 @@ class Stage:
         """Take what is new in the work log."""
         now = asyncio.get_running_loop().time()
         for piece in self.log.read(self.contract.violate):
-            self.contract.work(piece, now)
+            # Work of a round before was judged there.
+            if not 0 <= piece.epoch < self._epochs_before:
+                self.contract.work(piece, now)
 
     async def start(self) -> None:
         """Start the command. Raises OSError."""
-        variables = {
-            "VREPLICA_URLS": ",".join(replica.url for replica in self.replicas),
-            "VREPLICA_DIR": str(self._folder),
+        await self.process.start(self.variables())
+
+    def variables(self) -> dict[str, str]:
+        """The environment that tells the adapter where the kit is."""
+        return {
+            "VREPLICA_URLS": ",".join(replica.address.url for replica in self.replicas),
+            "VREPLICA_DIR": str(self._pod.folder),
             "VREPLICA_WORK_LOG": str(self.log.path),
         }
-        await self.process.start(variables)
+
+    def shares_folder(self) -> bool:
+        """Whether the adapter uses the folder for certain, and not copies of its files."""
+        return self.log.is_used or not isinstance(self.process, RunningAdapter)
 
     # -- what is expected of the adapter -----------------------------------------------------------
 
@@ -204,14 +209,20 @@ class Stage:
     ) -> None:
         """Wait until it happens. Raises RuleBroken."""
         limit_s = self.patience.step_s if within_s is None else within_s
+        if not await self.comes(happens, limit_s, expected):
+            raise RuleBroken(f"{expected} within {limit_s:g} s", self.seen())
+        self.must_be_right(expected)
+
+    async def comes(self, happens: Callable[[], bool], within_s: float, expected: str) -> bool:
+        """Wait until it happens, and say whether it did. Raises RuleBroken if the process ends."""
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(within_s):
                 while not happens():
                     self._must_run(expected)
                     await self._a_moment()
         except TimeoutError:
-            raise RuleBroken(f"{expected} within {limit_s:g} s", self.seen()) from None
-        self.must_be_right(expected)
+            return False
+        return True
 
     async def meanwhile(self, seconds: float, expected: str) -> None:
         """Let time pass. Raises RuleBroken if the adapter ends, or does something wrong."""
@@ -276,6 +287,7 @@ class Stage:
         if not self.log.is_used:
             await self._wait_for_the_log()
         if self.log.is_used:
+            epoch = None if epoch is None else self.epoch(epoch)
             count = self.log.count(key, epoch, index)
             of_index = "" if index is None else f"index {index} of "
             of_epoch = "" if epoch is None else f" with epoch {epoch}"
@@ -316,8 +328,15 @@ class Stage:
 async def stage(
     command: Sequence[str], folder: Path, authority: Authority, patience: Patience
 ) -> AsyncIterator[Stage]:
-    """Open the replicas of a stage; end its process and them at the end."""
-    made = Stage(command, folder, authority, patience)
+    """Open a stage for a command, in a new folder. Its process ends with it."""
+    process = AdapterProcess(command, folder / "output")
+    async with opened(Stage(process, Pod(folder=folder), authority, patience)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(made: Stage) -> AsyncIterator[Stage]:
+    """Open the replicas of a stage; end its process and them at the end. Raises OSError."""
     try:
         for replica in made.replicas:
             await replica.open()

@@ -46,6 +46,10 @@ class WorkLog:
         """Whether a piece of work has said its index."""
         return any(piece.index is not None for piece in self._counts)
 
+    def skip(self) -> None:
+        """Take nothing that is there already: it was written for somebody else."""
+        self._offset = self.path.stat().st_size if self.path.exists() else 0
+
     def count(self, key: str, epoch: int | None = None, index: int | None = None) -> int:
         """Pieces of work on a share so far, of an epoch and an index or of all."""
         return sum(

@@ -15,6 +15,10 @@ def test_the_page_is_what_the_parsers_say():
     assert PAGE.read_text() == reference(new_parser()), "vreplica __reference > docs/cli.md"
 
 
+def test_a_choice_of_words_stays_in_its_cell_of_the_table():
+    assert "\n| `VPOD\\|POD` | NAME" in PAGE.read_text()
+
+
 @pytest.mark.parametrize(
     "said", ["## vreplica replay", "### vreplica config check", "`--set FIELD=NUMBER`", "| 130 |"]
 )

@@ -4,18 +4,17 @@ keeps the contract.
 
 import asyncio
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
+from extender.lab.adapter_kit.authority import Authority
 from extender.lab.adapter_kit.pools import ORDERS, begin
 from extender.lab.adapter_kit.rules import RULES
 from extender.lab.adapter_kit.run import Kit, Outcome, Result
-from extender.lab.adapter_kit.stage import Authority, Patience, stage
+from extender.lab.adapter_kit.stage import stage
 from tests.lab.adapter_kit.adapters import ADAPTERS, RIGHT
+from tests.lab.adapter_kit.playing import REPOSITORY, SHORT, not_kept, program, worker
 
-SHORT = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0)
 WRONG = {
     "ServesInPrepare": ("prepares", "told to prepare"),
     "NeverAcknowledges": ("serves", "no acknowledgement"),
@@ -40,31 +39,12 @@ WRONG = {
     "DropsIndexesThatStay": ("indexes", "acknowledged generation 43"),
 }
 """By name: the rule that it breaks, and a pattern of what is seen."""
-REPOSITORY = Path(__file__).parents[3]
 
 
 async def played(command: list[str], *rules: str, **options) -> dict[str, Result]:
     kit = Kit(command=command, names=rules, **options)
     results = await kit.run(lambda _result: None)
     return {result.rule.name: result for result in results}
-
-
-def program(name: str) -> list[str]:
-    return [
-        "/usr/bin/env",
-        f"PYTHONPATH={REPOSITORY}",
-        sys.executable,
-        str(REPOSITORY / "tests/lab/adapter_kit/adapters.py"),
-        name,
-    ]
-
-
-def broken(results: dict[str, Result]) -> dict[str, str]:
-    return {
-        name: f"expected {result.expected}, seen {result.seen}"
-        for name, result in results.items()
-        if result.outcome is not Outcome.KEPT
-    }
 
 
 def test_each_wrong_adapter_has_its_row():
@@ -82,7 +62,7 @@ async def test_what_is_wrong_with_an_adapter_is_found_by_its_rule(name: str):
 @pytest.mark.timeout(90)
 async def test_a_small_adapter_without_the_library_keeps_all_rules():
     results = await played(program("Adapter"))
-    assert broken(results) == {}
+    assert not_kept(results.values()) == {}
     assert all(result.work_was_seen for result in results.values())
 
 
@@ -99,7 +79,7 @@ async def test_the_pre_stop_hook_of_the_page_waits_until_the_adapter_has_let_go(
     )
     assert shown is not None
     folder = tmp_path / "pod"
-    async with stage(program("EndsAtSigterm"), folder, Authority(tmp_path), SHORT) as played:
+    async with stage(program("EndsAtSigterm"), folder, Authority(), SHORT) as played:
         await begin(played)
         hook = await asyncio.create_subprocess_exec(
             "sh", "-c", shown[1].replace("/tmp/", f"{folder}/")
@@ -116,14 +96,7 @@ async def test_the_pre_stop_hook_of_the_page_waits_until_the_adapter_has_let_go(
 
 @pytest.mark.timeout(90)
 async def test_the_worker_of_the_python_library_keeps_all_rules_those_of_leases_too():
-    clients = REPOSITORY / "clients/python"
-    command = [
-        "/usr/bin/env",
-        f"PYTHONPATH={clients}",
-        sys.executable,
-        str(clients / "examples/checked.py"),
-    ]
-    results = await played(command, exclusive=True)
-    assert broken(results) == {}
+    results = await played(worker(), exclusive=True)
+    assert not_kept(results.values()) == {}
     assert set(results) == {rule.name for rule in RULES}
     assert all(result.work_was_seen for result in results.values())
