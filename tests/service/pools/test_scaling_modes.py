@@ -5,6 +5,7 @@ somebody changes replicas.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,10 @@ PERIOD_S = 10
 DESIRED = "desiredPods"
 
 
-async def a_pool(replicas: int, mode: str, **spec: object) -> World:
-    spec = {"scaleDownPeriodSeconds": PERIOD_S, "scaling": {"mode": mode}, **spec}
-    world = await World.create(replicas=replicas, **spec)
+async def a_pool(replicas: int, mode: str, **spec: Any) -> World:
+    world = await World.create(
+        replicas=replicas, scaleDownPeriodSeconds=PERIOD_S, scaling={"mode": mode}, **spec
+    )
     await world.pods(*range(replicas))
     return world
 
