@@ -41,6 +41,8 @@ from extender.model.objects import (
     Node,
     Rollout,
     RolloutStrategy,
+    Scaling,
+    ScalingMode,
     StatefulSet,
     VPod,
     object_key,
@@ -520,6 +522,15 @@ def _rollout(obj: Json) -> Rollout:
     )
 
 
+def _scaling(obj: Json) -> Scaling:
+    """spec.scaling, the default if it is absent."""
+    kind, where = "AdapterPool", ("spec", "scaling")
+    return Scaling(
+        mode=_one_of(ScalingMode, obj, kind, (*where, "mode"), ScalingMode.MANAGED),
+        announced_replicas=_optional_count(obj, kind, (*where, "announcedReplicas")),
+    )
+
+
 def pool_from(obj: Json) -> AdapterPool:
     """Decode an AdapterPool. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
@@ -562,6 +573,7 @@ def pool_from(obj: Json) -> AdapterPool:
         ),
         handoff=_handoff(obj),
         rollout=_rollout(obj),
+        scaling=_scaling(obj),
     )
 
 

@@ -437,6 +437,26 @@ class Rollout:
     """Pods. The pool keeps room for so many more while a rollout is under way."""
 
 
+class ScalingMode(StrEnum):
+    """Who writes the replicas of a pool's StatefulSet."""
+
+    MANAGED = "Managed"
+    """The leader. It replaces a number that somebody else has written."""
+    EXTERNAL = "External"
+    """Somebody else, for their own reasons: a person, an HPA, KEDA."""
+    ADVISE = "Advise"
+    """Somebody else, following status.desiredPods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """spec.scaling."""
+
+    mode: ScalingMode = ScalingMode.MANAGED
+    announced_replicas: int | None = None
+    """With EXTERNAL: the pool will have only so many pods; those above are to be emptied."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """The spec of an AdapterPool. DESIGN 2 explains each field."""
@@ -484,6 +504,17 @@ class AdapterPool:
     handoff: Handoff | None = None
     """None: adapters are told nothing."""
     rollout: Rollout = field(default_factory=Rollout)
+    scaling: Scaling = field(default_factory=Scaling)
+
+    @property
+    def is_sized_by_others(self) -> bool:
+        """Whether somebody else decides how many pods there are (``ScalingMode.EXTERNAL``)."""
+        return self.scaling.mode is ScalingMode.EXTERNAL
+
+    @property
+    def writes_replicas(self) -> bool:
+        """Whether the leader writes the StatefulSet's replicas."""
+        return self.scaling.mode is ScalingMode.MANAGED
 
     @property
     def rolls_out(self) -> bool:

@@ -274,6 +274,7 @@ class Service:
             now=self._now,
             more_conditions=self._more_conditions,
             foreign=lambda: self.autoscaler.foreign,
+            desired=lambda: self.autoscaler.desired,
             load=self.load_reports.summary,
         )
 

@@ -118,6 +118,8 @@ class Watcher:
         self.may_lack_ledger = False
         """A scenario without webhook says so: a pod that was never stamped is not yet held to I2.
         """
+        self.others_shrink = False
+        """A scenario in which somebody else takes pods away says so: they may hold vreplicas."""
         self.may_move: frozenset[MoveReason] = frozenset()
         """The reasons for which this scenario lets vreplicas move; with any other, or none, a move
         is a breach.
@@ -280,7 +282,7 @@ class Watcher:
         start = int(spec.get("ordinals", {}).get("start", 0))
         before = world.ordinals.get(version.key, range(0))
         now = world.ordinals[version.key] = range(start, start + int(spec["replicas"]))
-        for ordinal in set(before) - set(now):
+        for ordinal in set(before) - set(now) if not self.others_shrink else ():
             yield from _stranded(world, version, ordinal)
 
     def _uncovered(self, world: _World, vpod: VPod, version: Version) -> Iterable[str]:

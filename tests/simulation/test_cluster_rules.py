@@ -76,6 +76,11 @@ def a_source(**fields: object) -> Obj:
             id="a rollout without a hand-over",
         ),
         pytest.param(
+            {"scaling": {"announcedReplicas": 2}},
+            "spec.scaling.announcedReplicas: Invalid value: announcedReplicas needs mode External",
+            id="an announcement to nobody",
+        ),
+        pytest.param(
             {"namespaceSelector": SELECTOR},
             "spec.namespaceSelector.matchExpressions[0]: Invalid value: values are required with "
             "In",

@@ -9,7 +9,8 @@ placed there. Here the order is the opposite:
    down. Otherwise the evictor could never empty those pods, and they would stay closed and half
    empty for ever. Pods that the evictor can empty in a few periods by making room below are closed
    too (``rebalance.make_room``). Ordinals above maxPods are closed whether or not their load fits,
-   since that is a person's order. So are those above the count of Knative's formulas.
+   since that is a person's order. So are those above the count of Knative's formulas, and those
+   that others have announced to remove.
 2. The evictor moves what is still on closed pods. It may not succeed with heavy vreplicas or a zone
    rule, if it moves in another order than was assumed here. Then the pods stay closed, and are
    opened when they are needed.
@@ -50,7 +51,8 @@ def ordinals_to_close(
     if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
         return 0
     count = plan.wanted
-    if (state.profile.rules.scale_by_need or state.tenant_room.crowded) and not plan.limited:
+    by_need = state.profile.rules.scale_by_need or state.tenant_room.crowded
+    if by_need and not (plan.limited or plan.external):
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
         count = _enough_with_room(state, pool, stateful_set, plan.wanted, count)
         # A pod without which the pool would grow again at once is not removed, so closing it would

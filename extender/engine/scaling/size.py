@@ -22,6 +22,9 @@ on the same zone. The rule asks for at most one pod in each zone beyond the pods
 What has no place then waits, with its reason.
 
 A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
+
+A pool with ``scaling.mode: External`` has the pods that others give it, whatever it needs. If they
+have announced that it will have fewer (``announcedReplicas``), it wants no more than these.
 """
 
 from collections import Counter
@@ -50,12 +53,14 @@ class ScalePlan:
     ``expected_slots``.
 
     ``unschedulable``: some vreplicas have no place even once all coming pods are there.
+    ``external``: others decide how many pods there are.
     """
 
     wanted: int
     unlimited: int
     expected_slots: int
     unschedulable: bool = False
+    external: bool = False
 
     @property
     def limited(self) -> bool:
@@ -65,6 +70,11 @@ class ScalePlan:
     @property
     def limit_text(self) -> str:
         """What keeps a limited pool from the pods that it needs."""
+        if self.external:
+            return (
+                f"{counted_are(self.unlimited, 'pod')} needed, and others leave it {self.wanted} "
+                f"(spec.scaling.mode is External)"
+            )
         limit = "no pool may have more than" if self.wanted == POOL_PODS_MAX else "maxPods allows"
         return f"{counted_are(self.unlimited, 'pod')} needed, and {limit} {self.wanted}"
 
@@ -103,8 +113,13 @@ def plan_scale(
                 unlimited, min(by_need, max(_sane(state, pool, expected, allows), count))
             )
         unschedulable = any(True for _ in missing_vreplicas(state, pool, allows))
-    limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
-    return ScalePlan(limit, unlimited, expected, unschedulable)
+    if pool.is_sized_by_others:
+        count = stateful_set.replicas if replicas is None else replicas
+        announced = pool.scaling.announced_replicas
+        limit = count if announced is None else min(count, announced)
+    else:
+        limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
+    return ScalePlan(limit, unlimited, expected, unschedulable, external=pool.is_sized_by_others)
 
 
 def _sane(

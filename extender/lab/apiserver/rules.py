@@ -80,10 +80,15 @@ def _target_at_least(target: float, _old: object) -> bool:
     return target >= 1.05
 
 
+def _announced_to_others(scaling: Mapping[str, Any], _old: object) -> bool:
+    return "announcedReplicas" not in scaling or scaling["mode"] == "External"
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
     "self >= 1.05": _target_at_least,
+    "!has(self.announcedReplicas) || self.mode == 'External'": _announced_to_others,
     "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
     "!has(self.rollout) || self.rollout.strategy != 'HandedOver'"
     " || (has(self.handoff) && self.handoff.mode != 'None')": _rollout_hands_over,

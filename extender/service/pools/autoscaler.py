@@ -95,6 +95,11 @@ class Autoscaler:
         return {key for key, pool in self._pools.items() if pool.limited_at}
 
     @property
+    def desired(self) -> dict[str, int]:
+        """Pool key -> the pods that it should have now."""
+        return {key: pool.desired for key, pool in self._pools.items() if pool.desired is not None}
+
+    @property
     def foreign(self) -> dict[str, int]:
         """Pool key -> replicas that somebody else has asked for, while that number stands."""
         numbers = {key: pool.writes.foreign for key, pool in self._pools.items()}

@@ -1,5 +1,7 @@
 """``PoolScaler``: computes and writes one pool's size (DESIGN 5.4). The ``Autoscaler`` says when.
 
+In a pool that others size (``spec.scaling``), a look writes nothing: ``desired`` is the advice.
+
 A look has these steps. It opens closed ordinals that are needed again. It leaves a number that
 somebody else has written, for now. It adds pods at once if more are needed, unless the pool's owner
 wants room to be made by moves first. Otherwise it removes
@@ -82,6 +84,14 @@ class _View:
         """
         return -(-self.plan.expected_slots // self.pool.slots_per_pod), self.pool.generation
 
+    @property
+    def desired(self) -> int:
+        """The pods that the pool should have if it does not grow, and none is empty and closed."""
+        if not self.plan.external:
+            return self.stateful_set.replicas
+        most = self.pool.max_pods
+        return self.plan.unlimited if most is None else min(self.plan.unlimited, most)
+
 
 class PoolScaler:
     """Scales the StatefulSet of pool ``key``, in one task at a time. Times are the event loop's, in
@@ -111,6 +121,8 @@ class PoolScaler:
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed if maxPods allows fewer; otherwise 0."""
+        self.desired: int | None = None
+        """Pods that the pool should have now (status.desiredPods); None while that is unknown."""
         self.draining = ClosedOrdinals(
             key,
             context.caches,
@@ -138,12 +150,17 @@ class PoolScaler:
         if old is None or old.uid != new.uid:
             self.writes = ReplicaWrites()
             return
-        if not self.writes.seen(old.replicas, new.replicas, now()):
+        if not self._writes_replicas or not self.writes.seen(old.replicas, new.replicas, now()):
             return
         self._needs = None
         note = f"somebody else changed replicas from {old.replicas} to {new.replicas}"
         log.info("pool %s: %s", self.key, note, extra={"pool": self.key})
         self._event(EventReason.REPLICAS_CHANGED, note)
+
+    @property
+    def _writes_replicas(self) -> bool:
+        pool = self._context.caches.pools.get(self.key)
+        return pool is None or pool.writes_replicas
 
     def retry(self, after_s: float | None) -> None:
         """After a failure: look again after a growing delay, or when the server asked for it."""
@@ -178,8 +195,10 @@ class PoolScaler:
         if view is None:
             # There is no StatefulSet, or another pool has it: notes about the last one do not apply
             # to the next.
-            self.writes, self.limited_at = ReplicaWrites(), 0
+            self.writes, self.limited_at, self.desired = ReplicaWrites(), 0, None
             return
+        if not view.pool.writes_replicas:
+            self.writes.settle()
         due = self._down_at - TIMER_RESOLUTION_S <= now()
         if due:
             period_s = view.pool.scale_down_period_s * self.writes.patience
@@ -192,6 +211,7 @@ class PoolScaler:
         if self._backs_off() or (self._keeps_foreign_number(view) and not due):
             return
         grows = view.plan.wanted > view.stateful_set.replicas
+        self.desired = view.desired
         if view.state.unplaced and (not grows or self._makes_room_first(view)):
             self._context.waiting(self.key)
         elif grows:
@@ -199,9 +219,9 @@ class PoolScaler:
         if grows:
             return
         self._grow_from = None
-        if due:
+        if due or view.plan.external:
             self.draining.close(view.state, view.plan, view.allows)
-        if not self.draining.only_in_doubt:
+        if not (self.draining.only_in_doubt or view.plan.external):
             await self._scale_down(view)
 
     def _makes_room_first(self, view: _View) -> bool:
@@ -244,9 +264,9 @@ class PoolScaler:
 
     async def _scale_up(self, view: _View) -> None:
         scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
-        wanted = view.plan.wanted
-        if wanted <= scale.replicas:
-            return  # the cached StatefulSet lags behind an earlier scale-up
+        self.desired = wanted = view.plan.wanted
+        if wanted <= scale.replicas or not view.pool.writes_replicas:
+            return  # the cached StatefulSet lags behind an earlier scale-up, or it is only advice
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
         if self._shrunk_for == needs:
@@ -282,6 +302,11 @@ class PoolScaler:
         count = max(again.plan.wanted, count_without_empty(again.state, state))
         count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
+            return
+        self.desired = count
+        if not view.pool.writes_replicas:
+            # Others may follow this advice even after it has changed.
+            self.draining.may_still_shrink(scale, count)
             return
         await self._write(scale, count)
         self.draining.removed()

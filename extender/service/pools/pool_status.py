@@ -81,7 +81,7 @@ def pool_conditions(
         ("Ready", *readiness(state)),
         available(state),
         _overcommitted(state),
-        _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
+        _scaling_limited(state, plan, foreign) if plan is not None else _WITHIN_LIMITS,
     ]
 
 
@@ -110,9 +110,18 @@ _WITHIN_LIMITS: Final[PoolCondition] = (
 )
 
 
-def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
+def _scaling_limited(state: PoolState, plan: ScalePlan, foreign: int | None) -> PoolCondition:
     if plan.limited:
-        return ("ScalingLimited", True, "MaxPods", plan.limit_text)
+        reason = "ExternalReplicas" if plan.external else "MaxPods"
+        return ("ScalingLimited", True, reason, plan.limit_text)
+    replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
+    pool = state.adapter_pool
+    if pool is not None and not pool.writes_replicas and plan.wanted > replicas:
+        note = (
+            f"{counted_are(plan.wanted, 'pod')} needed (status.desiredPods), and others have not "
+            f"given it more than {replicas} yet (spec.scaling.mode is Advise)"
+        )
+        return ("ScalingLimited", True, "AdviceNotFollowed", note)
     if foreign is not None and foreign != plan.wanted:
         note = (
             f"somebody else asks for {counted(foreign, 'replica')}, "
@@ -221,14 +230,17 @@ class PoolStatusWriter:
         now: Callable[[], float],
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]],
         foreign: Callable[[], Mapping[str, int]],
+        desired: Callable[[], Mapping[str, int]],
         load: Callable[[AdapterPool], LoadSummary | None] = no_load,
     ) -> None:
         """``more_conditions``: of a pool, besides ``pool_conditions``. ``foreign``: pool key ->
-        replicas that somebody else has asked for. ``load``: what is known of a pool's load.
+        replicas that somebody else has asked for. ``desired``: pool key -> the pods that it should
+        have. ``load``: what is known of a pool's load.
         """
         self._load = load
         self._recorder = recorder
         self._foreign = foreign
+        self._desired = desired
         self._api = api
         self._fenced = fenced
         self._caches = caches
@@ -269,6 +281,8 @@ class PoolStatusWriter:
             **seen.numbers,
             "conditions": [list(condition) for condition in conditions],
         }
+        if (desired := self._desired().get(pool.key)) is not None:
+            plain["desiredPods"] = desired
         if (load := self._load(pool)) is not None:
             plain["load"] = load.to_status()
         known = self._stored.get(pool.key)

@@ -22,6 +22,7 @@ from extender.model.objects import (
     Namespace,
     Node,
     Rollout,
+    Scaling,
     SelectorRequirement,
     StatefulSet,
     VPod,
@@ -245,6 +246,12 @@ def _pool(pool: AdapterPool) -> Manifest:
     if pool.rollout != Rollout():
         rollout = pool.rollout
         spec["rollout"] = {"strategy": str(rollout.strategy), "surge": rollout.surge}
+    if pool.scaling != Scaling():
+        announced = pool.scaling.announced_replicas
+        spec["scaling"] = {
+            "mode": str(pool.scaling.mode),
+            **({"announcedReplicas": announced} if announced is not None else {}),
+        }
     spec |= {"capacities": dict(pool.capacities)} if pool.capacities else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector

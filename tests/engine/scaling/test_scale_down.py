@@ -20,7 +20,7 @@ from extender.engine.scaling.scale_down import (
     waits_for_closed,
 )
 from extender.model.ledger import Share
-from extender.model.objects import LabelSelector
+from extender.model.objects import LabelSelector, Scaling, ScalingMode
 from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_vpod
 from tests.support.worlds import OTHER
@@ -41,6 +41,27 @@ def close(scene: Scene, *ordinals: int) -> Scene:
 def test_what_the_slots_do_not_need_is_closed_from_the_top():
     scene = Scene(slots=5, replicas=4).pods(0, 1, 2, 3).vpod("a", 6, {0: 5, 1: 1})
     assert to_close(scene) == [2, 3]
+
+
+def sized_by_others(announced: int | None = None) -> Scene:
+    scaling = Scaling(mode=ScalingMode.EXTERNAL, announced_replicas=announced)
+    return Scene(slots=5, replicas=4, min_pods=1, max_pods=2, scaling=scaling)
+
+
+def test_a_pool_that_others_size_wants_the_pods_that_it_has_and_says_what_it_needs():
+    scene = sized_by_others().pods(0, 1, 2, 3).vpod("a", 1, {0: 1})
+    assert (plan_of(scene).wanted, plan_of(scene).limited, to_close(scene)) == (4, False, [])
+    plan = plan_of(scene.vpod("b", 29))
+    assert (plan.wanted, plan.unlimited) == (4, 6)
+    assert plan.limit_text == (
+        "6 pods are needed, and others leave it 4 (spec.scaling.mode is External)"
+    )
+
+
+def test_pods_that_others_will_remove_are_closed_even_if_nothing_else_has_room():
+    scene = sized_by_others(announced=3).pods(0, 1, 2, 3).vpod("a", 20, dict.fromkeys(range(4), 5))
+    assert to_close(scene) == [3]
+    assert to_close(sized_by_others(announced=9).pods(0, 1, 2, 3)) == [], "more will come"
 
 
 @pytest.mark.parametrize("profile", [DEFAULT_PROFILE, HA_PROFILE])

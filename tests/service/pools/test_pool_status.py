@@ -36,6 +36,7 @@ async def test_the_status_counts_pods_slots_and_vreplicas():
     assert status == {
         "observedGeneration": 1,
         "pods": 3,
+        "desiredPods": 3,
         "schedulablePods": 2,
         "slots": 40,
         "usedSlots": 40,

@@ -1,0 +1,148 @@
+"""Pools whose StatefulSet others size (spec.scaling): what the leader does and tells there, while
+somebody changes replicas.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, Obj, PatchType
+from tests.service.pools.test_autoscaler import controller, scale_writes, set_replicas
+from tests.support.builders import NS
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+
+PERIOD_S = 10
+DESIRED = "desiredPods"
+
+
+async def a_pool(replicas: int, mode: str, **spec: Any) -> World:
+    world = await World.create(
+        replicas=replicas, scaleDownPeriodSeconds=PERIOD_S, scaling={"mode": mode}, **spec
+    )
+    await world.pods(*range(replicas))
+    return world
+
+
+async def status(world: World) -> Obj:
+    return dict((await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")).get("status", {}))
+
+
+async def limited(world: World) -> tuple[str, str]:
+    """Reason and message of the condition ScalingLimited."""
+    (found,) = [c for c in (await status(world))["conditions"] if c["type"] == "ScalingLimited"]
+    return found["reason"], found["message"]
+
+
+async def announce(world: World, replicas: int | None) -> None:
+    patch = {"spec": {"scaling": {"announcedReplicas": replicas}}}
+    await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", patch, patch_type=PatchType.MERGE)
+
+
+@asynccontextmanager
+async def follower(world: World) -> AsyncIterator[None]:
+    """Writes what status.desiredPods says into the StatefulSet, a little late."""
+
+    async def work() -> None:
+        while True:
+            await asyncio.sleep(3)
+            desired = (await status(world)).get(DESIRED)
+            if desired is not None and desired != await world.replicas():
+                await set_replicas(world, desired)
+
+    task = asyncio.create_task(work())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def test_a_pool_that_others_size_is_never_scaled_and_says_what_it_needs():
+    world = await a_pool(2, "External", minPods=1, maxPods=9)
+    async with world.serving(), controller(world):
+        await world.vpod("a", 50)
+        await asyncio.sleep(3 * PERIOD_S)
+        assert (await world.replicas(), (await status(world))[DESIRED]) == (2, 3)
+        assert await limited(world) == (
+            "ExternalReplicas",
+            "3 pods are needed, and others leave it 2 (spec.scaling.mode is External)",
+        )
+        assert await world.condition("a") == ("False", "InsufficientSlots")
+        await set_replicas(world, 3)
+        await asyncio.sleep(PERIOD_S)
+        assert await world.condition("a") == ("True", "AllPlaced")
+        await world.set_vreplicas("a", 1)
+        await asyncio.sleep(5 * PERIOD_S)
+        assert (await world.replicas(), (await status(world))[DESIRED]) == (3, 1)
+        assert (await limited(world))[0] == "WithinLimits"
+        assert scale_writes(world) == 0
+        assert await world.events("ReplicasChanged") == []
+
+
+async def test_pods_whose_end_is_announced_are_emptied_first_and_opened_if_it_is_called_off():
+    world = await a_pool(3, "External")
+    await world.vpod("a", 30)
+    async with world.serving(), controller(world):
+        await asyncio.sleep(PERIOD_S)
+        before = await world.published("a")
+        await announce(world, 2)
+        await asyncio.sleep(5 * PERIOD_S)
+        assert (await world.ledger(2), await world.replicas()) == ({}, 3)
+        await world.vpod("late", 20)
+        await asyncio.sleep(PERIOD_S)
+        assert (await world.ledger(2)) == {}, "it takes nothing new, whoever waits"
+        assert await world.condition("late") == ("False", "InsufficientSlots")
+        await announce(world, None)
+        await asyncio.sleep(PERIOD_S)
+        assert await world.condition("late") == ("True", "AllPlaced")
+        assert sum((await world.published("a")).values()) == sum(before.values()) == 30
+
+
+async def test_who_follows_the_advice_gets_as_many_pods_as_are_needed_and_takes_only_empty_ones():
+    world = await a_pool(1, "Advise")
+    async with world.serving(), controller(world), follower(world):
+        await world.vpod("a", 50)
+        await until(world.has_replicas(3), timeout_s=10)
+        await asyncio.sleep(PERIOD_S)
+        assert await world.condition("a") == ("True", "AllPlaced")
+        await world.set_vreplicas("a", 10)
+        await until(world.has_replicas(1), timeout_s=8 * PERIOD_S)
+        assert await world.published("a") == {0: 10}
+        await asyncio.sleep(3 * PERIOD_S)
+        assert (await world.replicas(), scale_writes(world)) == (1, 0)
+        assert await world.events("ReplicasChanged") == []
+
+
+async def test_advice_that_nobody_follows_is_told():
+    world = await a_pool(1, "Advise")
+    async with world.serving():
+        await world.vpod("a", 50)
+        await asyncio.sleep(PERIOD_S)
+        assert await limited(world) == (
+            "AdviceNotFollowed",
+            "3 pods are needed (status.desiredPods), and others have not given it more than 1 yet "
+            "(spec.scaling.mode is Advise)",
+        )
+
+
+async def test_pods_that_old_advice_may_still_remove_take_nothing_new():
+    world = await a_pool(3, "Advise")
+    async with world.serving():
+        await until_advised(world, 0)
+        await world.vpod("a", 60)
+        await asyncio.sleep(5)
+        assert (await status(world))[DESIRED] == 3
+        assert await world.published("a") == {}, "whoever follows may have read 0 a moment ago"
+        await asyncio.sleep(60)
+        assert await world.condition("a") == ("True", "AllPlaced")
+
+
+async def until_advised(world: World, pods: int) -> None:
+    async def is_so() -> bool:
+        return (await status(world)).get(DESIRED) == pods
+
+    await until(is_so, timeout_s=5 * PERIOD_S)
