@@ -60,6 +60,11 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
     """Whether the autoscaler will add ``count`` pods that find nodes, and a note on it."""
     pool = bench.pool
     plan = plan_scale(pool, partial(bench.state.selects, pool.key))
+    spec = pool.adapter_pool
+    if spec is not None and not spec.writes_replicas:
+        follow = "" if spec.is_sized_by_others else ", and should follow status.desiredPods"
+        mode = spec.scaling.mode
+        return False, f"others decide how many pods there are (scaling.mode is {mode}){follow}"
     wanted = plan.wanted if plan is not None else replicas
     if wanted < replicas + count:
         adds = f"only {wanted - replicas} of them" if wanted > replicas else "none"

@@ -13,7 +13,7 @@ from extender.engine.scaling.size import plan_scale
 from extender.model.amounts import Amounts
 from extender.model.ledger import Share
 from extender.model.node_fit import NodeFit
-from extender.model.objects import LabelSelector, SelectorRequirement
+from extender.model.objects import LabelSelector, Scaling, ScalingMode, SelectorRequirement
 from extender.whatif.fix import Fix
 from extender.whatif.fixes import find_fixes
 from extender.whatif.lift import labels_selected
@@ -124,6 +124,28 @@ def test_a_pod_more_than_the_autoscaler_wants_does_not_come_by_itself():
     more = fixes["one pod more"]
     assert not more.by_itself
     assert "the autoscaler adds none" in more.note
+
+
+@pytest.mark.parametrize(
+    ("mode", "note"),
+    [
+        (
+            ScalingMode.EXTERNAL,
+            "others decide how many pods there are (scaling.mode is External)",
+        ),
+        (
+            ScalingMode.ADVISE,
+            "others decide how many pods there are (scaling.mode is Advise), and should follow "
+            "status.desiredPods",
+        ),
+    ],
+)
+def test_a_pod_more_in_a_pool_that_others_size_does_not_come_by_itself(
+    mode: ScalingMode, note: str
+):
+    scene = Scene(replicas=1, slots=4, scaling=Scaling(mode=mode)).pod(0).vpod("a", 8)
+    more = next(fix for fix in fixes_of(scene) if fix.field == "spec.replicas")
+    assert (more.by_itself, more.note) == (False, note)
 
 
 def test_a_pod_of_another_scheduler_does_not_come_by_itself():
