@@ -141,7 +141,7 @@ def zone_rule(state: ClusterState, pod: AdapterPod) -> ZoneRule | None:
     ordinal_ledger = ledger_of_ordinal(
         pool, pod.name, slots_of(state, pod), placements_from_former_pool
     )
-    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
+    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_settled:
         # Vreplicas that the last pod held, and that no status publishes, return (I2) but leave at
         # once. The pod need not wait for a zone because of them.
         ordinal_ledger = {

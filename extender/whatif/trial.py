@@ -79,13 +79,15 @@ class Trial:
         pool, name = self.state.pool(changed.pool), changed.name
         known = pool.pods.get(name)
         ledger = dict(known.last_ledger) if known is not None else {}
-        old, location = (
-            (known.last_ledger_old, known.last_location) if known is not None else (False, ("", ""))
+        settled, location = (
+            (known.last_ledger_settled, known.last_location)
+            if known is not None
+            else (False, ("", ""))
         )
 
         def recall() -> None:
             if name in pool.pods or ledger:
-                pool.recall(name, ledger, old=old, location=location)
+                pool.recall(name, ledger, settled=settled, location=location)
 
         return recall
 

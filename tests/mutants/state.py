@@ -561,8 +561,8 @@ SCALE_DOWN = (
     Mutant(
         "what a pending pod's last one held keeps its ordinal for ever",
         _PODS,
-        "pod.last_ledger_old = True",
-        "pod.last_ledger_old = False",
+        "pod.last_ledger_settled = True",
+        "pod.last_ledger_settled = False",
         "a pool whose highest pod finds no node would never shrink",
         (
             f"{_STATES}TestWhatTheLastIncarnationCarried::test_where_its_ordinal_is_expected_back_it_only_grows_old",

@@ -191,7 +191,7 @@ class PodClaims:
         "held",
         "held_amounts",
         "last_ledger",
-        "last_ledger_old",
+        "last_ledger_settled",
         "last_location",
         "ledger_bytes",
         "location",
@@ -214,7 +214,7 @@ class PodClaims:
         self.node: Node | None = None
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
-        self.last_ledger_old = False
+        self.last_ledger_settled = False
         """All statuses that could rely on ``last_ledger`` have arrived. What they do not publish is
         nobody's.
         """

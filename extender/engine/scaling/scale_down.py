@@ -124,7 +124,7 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
 def holds_nothing(pod: PodClaims) -> bool:
     """Whether the pod can go without any loss."""
     unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
-    expected_back = pod.last_ledger and not pod.last_ledger_old
+    expected_back = pod.last_ledger and not pod.last_ledger_settled
     return not (pod.claims or pod.held or expected_back or unreadable)
 
 

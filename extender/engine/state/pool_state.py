@@ -125,7 +125,7 @@ class PoolState(PoolPods):
         pod = self._pod(name)
         # The pod is gone or another one: remember its ledger until the ordinal's next pod is bound.
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
-            pod.last_ledger, pod.last_ledger_old = dict(old.ledger), False
+            pod.last_ledger, pod.last_ledger_settled = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
             pod.last_ledger = {}
         self._set_pod(pod, new, node)

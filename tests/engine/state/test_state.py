@@ -166,7 +166,7 @@ class TestWhatTheLastIncarnationCarried:
         pod = scene.pool.pods["dispatcher-0"]
         for now, old in ((100.0, False), (119.9, False), (120.0, True), (500.0, True)):
             scene.state.expire(now)
-            assert (pod.last_ledger, pod.last_ledger_old) == ({"tenant/a": Share(2)}, old)
+            assert (pod.last_ledger, pod.last_ledger_settled) == ({"tenant/a": Share(2)}, old)
         assert holds_nothing(pod)
 
     def test_it_is_kept_where_our_view_of_the_stateful_set_was_behind_all_the_time(self):
