@@ -363,10 +363,10 @@ BINDING = (
     ),
     Mutant(
         "expired decisions count",
-        "extender/node/decisions.py",
+        "extender/node/filter_results.py",
         "return entry if entry is not None and entry.expires_at > self._clock() else None",
         "return entry",
         "I5: kube-scheduler never says that it has given a pod up",
-        ("tests/node/test_decisions.py::test_decisions_expire",),
+        ("tests/node/test_filter_results.py::test_decisions_expire",),
     ),
 )

@@ -115,7 +115,7 @@ class PodBinder:
         for attempt in range(self.ATTEMPTS_MAX):
             self._check(pod, uid, node)
             assumed = await self._assume(pod, uid, node)
-            if assumed.all_bound:
+            if assumed.already_bound:
                 return
             sent_at = asyncio.get_running_loop().time()
             try:

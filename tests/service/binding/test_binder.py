@@ -513,7 +513,7 @@ async def test_pending_vreplicas_for_which_the_ledger_has_no_bytes_do_not_keep_a
 
 def decided(binder: SchedulerVReplicaBinder, uid: str) -> set[str]:
     """The nodes to which the pod may be bound by the last filter."""
-    return {node for node in NODES if binder._cache.get(uid, node) is not None}
+    return {node for node in NODES if binder._filter_results.get(uid, node) is not None}
 
 
 async def test_decisions_of_an_earlier_filter_are_replaced_and_end_with_the_pod():
