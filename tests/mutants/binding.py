@@ -48,7 +48,7 @@ BINDING = (
     Mutant(
         "ledger changed since filter is not noticed",
         _BINDER,
-        "if decision is not None and decision.ledger_text != pod.ledger_text:",
+        "if found is not None and found.ledger_text != pod.ledger_text:",
         "if decision is None:",
         "filter has decided on placements that are not the pod's any more",
         (f"{_TEST}test_a_ledger_edited_between_filter_and_bind_is_refused",),
@@ -367,6 +367,6 @@ BINDING = (
         "return entry if entry is not None and entry.expires_at > self._clock() else None",
         "return entry",
         "I5: kube-scheduler never says that it has given a pod up",
-        ("tests/node/test_filter_results.py::test_decisions_expire",),
+        ("tests/node/test_filter_results.py::test_results_expire",),
     ),
 )

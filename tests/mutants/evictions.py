@@ -94,8 +94,8 @@ ROLLOUTS = (
     Mutant(
         "a share that comes back is told to drain for ever",
         "extender/engine/placing/handover.py",
-        "if had is None or had.state is ShareState.PREPARE or comes_back:",
-        "if had is None or had.state is ShareState.PREPARE:",
+        "if current is None or current.state is ShareState.PREPARE or comes_back:",
+        "if current is None or current.state is ShareState.PREPARE:",
         "its vpod would never leave the pods that are drained (seed 91000030)",
         ("tests/engine/placing/test_handover.py::test_what_a_pod_is_told",),
     ),

@@ -32,8 +32,8 @@ from extender.model.assignment import (
     Acknowledged,
     AssignedShare,
     Assignment,
+    ShareInstruction,
     ShareState,
-    Telling,
 )
 from extender.model.eviction import PLANNED_EVENTS
 from extender.model.moves import MoveReason
@@ -245,16 +245,16 @@ def unreleased(pool: PoolState, vpod: str, adapters: Adapters, now: float) -> di
     }
 
 
-def telling(
+def instruction(
     pool: PoolState,
     vpod: str,
     name: str,
-    had: AssignedShare | None,
+    current: AssignedShare | None,
     *,
     preparing: bool,
-    drain: Callable[[], Telling | None],
-) -> Telling:
-    """What the pod ``name`` is told of a share in its ledger. ``had``: what it is told now.
+    drain: Callable[[], ShareInstruction | None],
+) -> ShareInstruction:
+    """What the pod ``name`` is told of a share in its ledger. ``current``: what it is told now.
 
     ``preparing``: True while the vpod's status waits for adapters to get ready, unless this pod's
     adapter may still serve what it is to let go. ``drain``: what to tell a pod that the share
@@ -262,23 +262,23 @@ def telling(
     """
     claim = pool.claims_of(vpod).get(name)
     if claim is None or claim.published:
-        return Telling()
+        return ShareInstruction()
     # A share may come back before the ledger has lost it: the adapter prepares it anew.
     comes_back = (
-        had is not None
-        and had.state is ShareState.DRAIN
+        current is not None
+        and current.state is ShareState.DRAIN
         and preparing
         and claim.placed.vreplicas > 0
     )
-    if had is None or had.state is ShareState.PREPARE or comes_back:
-        if not preparing and had is None:
-            return Telling()
-        return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
-    if had.state is ShareState.DRAIN:
-        return Telling(had.state, had.peer, had.deadline, had.intent)
+    if current is None or current.state is ShareState.PREPARE or comes_back:
+        if not preparing and current is None:
+            return ShareInstruction()
+        return ShareInstruction(ShareState.PREPARE, next(published_on(pool, vpod), ""))
+    if current.state is ShareState.DRAIN:
+        return ShareInstruction(current.state, current.peer, current.deadline, current.intent)
     if claim.placed.vreplicas:
-        return Telling()  # its status follows
-    return drain() or Telling()
+        return ShareInstruction()  # its status follows
+    return drain() or ShareInstruction()
 
 
 def published_on(pool: PoolState, vpod: str) -> Iterator[str]:

@@ -178,7 +178,7 @@ class Committer:
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
-            self.hand_overs.written(pool, batch.decisions, batch.waiting)
+            self.hand_overs.commit_ended(pool, batch.decisions, batch.waiting)
         return batch
 
     def forget_gone(self) -> None:
@@ -292,7 +292,9 @@ class Committer:
                 and pod is not None
                 and not pod.assumed
             ):
-                if self.hand_overs.must_retain(batch.pool, key, name, remaining=share.vreplicas):
+                if self.hand_overs.retain_or_report(
+                    batch.pool, key, name, remaining=share.vreplicas
+                ):
                     batch.waiting.add(key)
                     continue
                 lowered[name] = share

@@ -263,7 +263,7 @@ class Placer:
         if vpod is None:
             return Cause.GONE, release_all(pool, key)
         self._take_back(pool, key)
-        stays = self._hand_overs.stays(pool.key, key)
+        stays = self._hand_overs.was_taken_back(pool.key, key)
         allowed = self._caches.state.selects(pool.key, vpod)
         decision = place(pool, vpod, allowed=allowed, stays=stays)
         return Cause.STAY if stays else Cause.PLACE, decision
@@ -308,7 +308,7 @@ class Placer:
                     for key, group in by_vpod(moves).items()
                     if (vpod := state.vpods.get(key)) is not None
                     and key not in self.external_vpods
-                    and not self._hand_overs.stays(pool, key)
+                    and not self._hand_overs.was_taken_back(pool, key)
                 ),
             )
             done: list[Move] = []
