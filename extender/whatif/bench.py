@@ -216,15 +216,15 @@ class Bench:
             if change(trial) is False:
                 return None
             decision, moved = self._decide(trial)
-            if decision.left and self._at_rest and not self._held:
+            if decision.pending and self._at_rest and not self._held:
                 bind_missing(trial, self.pool)
                 decision, more = self._decide(trial)
                 moved += more
-                if decision.left:
+                if decision.pending:
                     autoscale(trial, self.pool, self.turns)
                     decision, more = self._decide(trial)
                     moved += more
-            return decision.scheduled, decision.left, moved
+            return decision.scheduled, decision.pending, moved
 
     def _decide(self, trial: Trial) -> tuple[Decision, int]:
         """Decide the rivals, then the vpod. Return its decision, and how many of its vreplicas

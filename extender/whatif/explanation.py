@@ -164,7 +164,7 @@ def explain_vpod(
         "target": dict(decision.target),
         "pending": max(0, decision.explanation.wanted - sum(published.values())),
         "unserved": availability.message() if availability.unserved else "",
-        "left": decision.left,
+        "left": decision.pending,
         "reason": str(decision.explanation.reason or ""),
         "outcome": outcome_of(pool, vpod, decision),
         "steps": _steps(pool, vpod, decision),
@@ -189,7 +189,7 @@ def explain_vpod(
     }
     # Last: trials replace objects of the state by equal ones, so values looked up above may be
     # stale afterwards.
-    fixes = find_fixes(state, pool, key, expired=expired) if decision.left else Fixes()
+    fixes = find_fixes(state, pool, key, expired=expired) if decision.pending else Fixes()
     return answer | {
         "fixes": [fix.of_vpod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,

@@ -43,7 +43,7 @@ class Settled:
     @property
     def unplaced(self) -> int:
         """Vreplicas without a place."""
-        return sum(decision.left for decision in self.decisions.values())
+        return sum(decision.pending for decision in self.decisions.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def settle(
             made = _compact(state, pool, shrink=course.grow, expired=expired)
             settled.moves += made
             freed = freed or bool(made)
-        undecided = [vpod for vpod in undecided if settled.decisions[vpod].left]
+        undecided = [vpod for vpod in undecided if settled.decisions[vpod].pending]
         # If nothing was freed, vpods that have found no room will find none.
         if not freed or not (undecided or course.compact):
             break

@@ -82,7 +82,7 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
             for name, vpod in pool.vpods.items()
         }
     else:
-        left = {vpod: decision.left for vpod, decision in settled.decisions.items()}
+        left = {vpod: decision.pending for vpod, decision in settled.decisions.items()}
     pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     plan = plan_scale(pool, partial(state.selects, pool.key))
     return Side(

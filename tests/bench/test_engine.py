@@ -44,7 +44,7 @@ def test_every_vpod_is_placed_and_16_of_20_slots_are_used(profile: str, workload
     decisions = shipped.decide(cluster.vpod_keys)
     slots: Counter[str] = Counter()
     for vpod, decision in zip(cluster.vpods, decisions, strict=True):
-        assert (sum(decision.target.values()), decision.left) == (vpod.vreplicas, 0)
+        assert (sum(decision.target.values()), decision.pending) == (vpod.vreplicas, 0)
         slots += Counter({name: count * vpod.weight for name, count in decision.target.items()})
     assert max(slots.values()) <= objects.SLOTS_PER_POD
     assert slots.total() == VPODS * SLOTS_PER_VPOD == PODS * 16

@@ -87,7 +87,7 @@ def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
         return None
     decision = settle_all(state, turns)
     by_a_person = not fix.by_itself and fix.field not in PODS_THAT_COME
-    if decision.left and by_a_person and not helps_itself(scene, turns):
+    if decision.pending and by_a_person and not helps_itself(scene, turns):
         return come_to_rest(state, turns)
     return decision
 
@@ -132,7 +132,7 @@ def helps_itself(scene: Scene, turns: list[str]) -> bool:
     """Whether the vpod gets all without any change."""
     state = Snapshot.of(scene.state, [POOL]).state()
     settle_all(state, turns)
-    return not come_to_rest(state, turns).left
+    return not come_to_rest(state, turns).pending
 
 
 def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field

@@ -44,20 +44,20 @@ class Decision(NamedTuple):
     """Where all vreplicas of a vpod should be. ``target``: pod name -> vreplicas, by ordinal, no
     zeros.
 
-    ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
-    generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal from
-    which ties were broken (``Ties.ROUND_ROBIN``). ``amounts``: what one vreplica takes of the
-    pool's dimensions.
+    ``weight``: slots of one vreplica. ``pending``: vreplicas without a place.
+    ``decided_version``: UID and generation of the decided vpod; ("", 0) for one that is gone.
+    ``tie_start``: the ordinal from which ties were broken (``Ties.ROUND_ROBIN``). ``amounts``: what
+    one vreplica takes of the pool's dimensions.
     """
 
     vpod: str
     pool: str
     target: Mapping[str, int]
     weight: int
-    left: int
+    pending: int
     explanation: Explanation
-    of: tuple[str, int] = ("", 0)
-    start: int = 0
+    decided_version: tuple[str, int] = ("", 0)
+    tie_start: int = 0
     amounts: Amounts = NO_AMOUNTS
 
     @property
@@ -210,7 +210,7 @@ class _Plan:
         self.failure = failure
         self.kept = self._decided(self._published())
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
-            self._drop_what_is_elsewhere()
+            self._drop_former_pool()
         # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
         self.weight, self.amounts = self._size_of(self.kept)
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
@@ -244,15 +244,17 @@ class _Plan:
         if surplus > 0:
             self._shrink(surplus)
 
-    def _drop_what_is_elsewhere(self) -> None:
-        """Drop what the vpod has in its former pool. Its new pool does not admit its namespace."""
+    def _drop_former_pool(self) -> None:
+        """Drop what the status names on pods that this pool's StatefulSet does not have: the vpod
+        has published them in its former pool. This pool does not admit its namespace.
+        """
         for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica needs more than any pod has. What is placed overcommits its pod, and is
-        trimmed, unless the pool only lacks a dimension.
+        """Keep and trim what is placed, and add nothing: one vreplica needs more than any pod has.
+        If the pool only lacks a dimension, nothing is trimmed.
         """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)

@@ -264,7 +264,7 @@ class Committer:
         """
         decision = batch.decisions[key]
         # A vpod recreated under its old name may want what the ledgers hold.
-        if decision.of != _version(self._of_pool(key, batch.pool)):
+        if decision.decided_version != _version(self._of_pool(key, batch.pool)):
             return {}
         pool = self._caches.state.pool(batch.pool)
         target, elsewhere = decision.target, self._published_elsewhere(key, batch.pool)
@@ -337,7 +337,7 @@ class Committer:
         decision = batch.decisions[key]
         vpod = self._of_pool(key, decision.pool)
         if (
-            decision.of != _version(vpod)
+            decision.decided_version != _version(vpod)
             or self._published(key, decision.pool) != batch.published[key]
         ):
             # The status would claim to be about a spec or a vpod that nobody has decided. Or it

@@ -330,7 +330,10 @@ class Placer:
                 if (reported := committed.reported.get(key)) is not None:
                     if key in state.vpods:
                         self.history.note(
-                            key, decision.explanation, why=EVICTOR, generation=decision.of[1]
+                            key,
+                            decision.explanation,
+                            why=EVICTOR,
+                            generation=decision.decided_version[1],
                         )
                     self._vpod_events.moved(state, reported)
         return done
@@ -357,14 +360,14 @@ class Placer:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
             covered = self._committer.covered(decision, vpod)
             self._count_refusal(decision.explanation)
-            if decision.left:
+            if decision.pending:
                 self._autoscaler.trigger(vpod.pool)
             self.history.note(vpod.key, decision.explanation, why=ASKED)
             self._vpod_events.moved(pool, decision)
             self.external_vpods.note_answer(vpod, covered)
             self._lower_later(pool, vpod.key, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
-            return decision._replace(target=covered, left=left)
+            return decision._replace(target=covered, pending=left)
 
     def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
         """Decide the vpod again if a source shows it too and ledgers hold more of it than its
@@ -480,7 +483,9 @@ class Placer:
             self.history.forget(key)
             return
         why = self.history.why(key, vpod, explanation)
-        self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
+        self.history.note(
+            key, explanation, why=why, generation=decision.decided_version[1], error=error or ""
+        )
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is unpublished because its pod is not bound yet. The watch event of the

@@ -321,7 +321,7 @@ def place_all(world: World) -> int:
     for key in sorted(world.vpods):
         decision = place(world.state.pool(POOL), world.vpods[key])
         world.write(decision)
-        left += decision.left
+        left += decision.pending
     return left
 
 

@@ -173,7 +173,7 @@ def test_scaling_converges(wishes, slots, replicas, min_per_vpod, max_pods, unus
     else:
         pytest.fail("wants to grow for ever")
     for decision in decisions:
-        assert not decision.left or plan.limited or decision.weight > slots
+        assert not decision.pending or plan.limited or decision.weight > slots
 
 
 def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():

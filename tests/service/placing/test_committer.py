@@ -41,7 +41,7 @@ def made_now(world: World, decision: Decision) -> Decision:
     vpod = world.caches.vpods.latest(decision.vpod)
     known = vpod is not None and vpod.pool == decision.pool
     return (
-        decision._replace(of=(vpod.uid, vpod.generation))
+        decision._replace(decided_version=(vpod.uid, vpod.generation))
         if vpod is not None and known
         else decision
     )
