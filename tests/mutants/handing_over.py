@@ -207,11 +207,11 @@ HANDING_OVER = (
     Mutant(
         "what is taken back moves again at once",
         _PLAN,
-        "elif self.stays and pod.draining and pod.serving and not pod.abandoned:",
-        "elif self.stays and pod.condemned:",
+        "elif self.taken_back and pod.draining and pod.serving and not pod.abandoned:",
+        "elif self.taken_back and pod.condemned:",
         "the same adapter would be asked for ever, and the slots held",
         (
-            "tests/engine/placing/test_plan_stays.py::"
+            "tests/engine/placing/test_plan_taken_back.py::"
             "test_it_stays_on_a_pod_that_drains_and_serves_it",
         ),
     ),

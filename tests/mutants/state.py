@@ -500,7 +500,7 @@ PLAN = (
     Mutant(
         "what an unwritten decision takes away goes elsewhere",
         _PLAN,
-        "if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):",
+        "if more <= 0 or not self.rules.start_from_decided or self._may_be_in_hand_over(placed):",
         "if more:",
         "I4: it is published there still",
         (f"{_PLANS}test_what_an_unwritten_decision_takes_away_stays_where_it_is_published",),

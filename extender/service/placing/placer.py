@@ -263,10 +263,10 @@ class Placer:
         if vpod is None:
             return Cause.GONE, release_all(pool, key)
         self._take_back(pool, key)
-        stays = self._hand_overs.was_taken_back(pool.key, key)
+        taken_back = self._hand_overs.was_taken_back(pool.key, key)
         allowed = self._caches.state.selects(pool.key, vpod)
-        decision = place(pool, vpod, allowed=allowed, stays=stays)
-        return Cause.STAY if stays else Cause.PLACE, decision
+        decision = place(pool, vpod, allowed=allowed, taken_back=taken_back)
+        return Cause.STAY if taken_back else Cause.PLACE, decision
 
     def _take_back(self, pool: PoolState, key: str) -> None:
         """Give up what a vpod has reserved on pods whose adapters have not got ready in time. What
