@@ -144,21 +144,21 @@ def _planned(
     pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]
 ) -> dict[str, int]:
     """Vpod key -> vreplicas that ``ordinal`` would get if all pending pods were bound."""
-    if not pool.unplaced:
+    if not pool.vpods_with_pending:
         return {}
     ledgers = LedgerRoom(pool)
     free, returning = _free_once_bound(pool, ordinal, slots, ledgers)
     room = sum(1 << there for there, left in free.items() if left > 0)
     planned: dict[str, int] = {}
-    for key in list(pool.unplaced):
+    for key in list(pool.vpods_with_pending):
         vpod = pool.vpods[key]
         if not allows(vpod):
             continue
         if vpod.per_vreplica:
             continue
-        missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
+        missing = max(0, vpod.vreplicas - pool.decided_vreplicas(key) - returning.get(key, 0))
         own = pool.ordinals_of(
-            {name: claim.placed.vreplicas for name, claim in pool.claims_of(key).items()}
+            {name: claim.decided.vreplicas for name, claim in pool.claims_of(key).items()}
         )
         added, _ = round_robin(
             ledgers.open_to(room, key), own, free.__getitem__, missing, vpod.weight
@@ -216,7 +216,7 @@ def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
         return back  # given up (rescheduleAfterSeconds): its vreplicas are placed elsewhere
     for key, share in state.last_ledger.items():
         claim = state.claims.get(key)
-        extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
+        extra = share.vreplicas - (claim.decided.vreplicas if claim is not None else 0)
         if extra > 0:
             back[key] = share._replace(vreplicas=extra)
     return back

@@ -42,7 +42,7 @@ def elsewhere(pool: PoolState, vpod_key: str, pod_name: str) -> Elsewhere:
     """
     found = Elsewhere()
     for name, claim in pool.claims_of(vpod_key).items():
-        count = claim.placed.vreplicas
+        count = claim.decided.vreplicas
         if name == pod_name or not count:
             continue
         node, zone = pool.pods[name].where

@@ -89,7 +89,7 @@ class Bench:
         self.state = state
         self.key = key
         self.tried = 0
-        self.rivals = tuple(other for other in pool.unplaced if other != key)[:RIVALS_MAX]
+        self.rivals = tuple(other for other in pool.vpods_with_pending if other != key)[:RIVALS_MAX]
         self._pool_key = pool.key
         self.expired: Callable[[], bool] = never
         self._with_rivals = True
@@ -126,7 +126,8 @@ class Bench:
         pool = self.pool
         vpods = [pool.vpods[key] for key in (*self.rivals, self.key)]
         return sum(
-            vpod.weight * max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in vpods
+            vpod.weight * max(0, vpod.vreplicas - pool.decided_vreplicas(vpod.key))
+            for vpod in vpods
         )
 
     @property

@@ -239,6 +239,6 @@ def autoscale(
             return False
         most -= count
         for key in turns:
-            if key in pool.unplaced:
+            if key in pool.vpods_with_pending:
                 trial.decide(pool, pool.vpods[key])
     return True

@@ -108,7 +108,7 @@ def explain_pod(
         "lastNode": known.last_location[0],
         "schedulerName": pod.scheduler_name if pod is not None else "",
         "slots": known.capacity,
-        "usedSlots": known.placed,
+        "usedSlots": known.decided,
         "freeSlots": known.free,
         **({"dimensions": known.dimensions()} if known.capacities else {}),
         "schedulable": known.schedulable,
@@ -140,7 +140,9 @@ def _outcome(
 ) -> str:
     pod = known.pod
     if pod is None or nodes is None:
-        held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""
+        held = (
+            f" {counted(known.decided, 'slot')} of vreplicas wait for it." if known.decided else ""
+        )
         return f"the pod does not exist; the StatefulSet is to create it.{held}"
     if known.bound:
         where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
@@ -269,15 +271,15 @@ def _descheduling(state: ClusterState, pool: PoolState, known: PodClaims) -> Ite
 def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
     """The vpods that the pod carries, the largest shares first."""
     rows = sorted(
-        ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
-        key=lambda item: (-item[1].placed.slots, item[0]),
+        ((key, claim) for key, claim in known.claims.items() if claim.decided.vreplicas),
+        key=lambda item: (-item[1].decided.slots, item[0]),
     )
     return [
         {
             "vpod": key,
-            "vreplicas": claim.placed.vreplicas,
-            "slots": claim.placed.slots,
-            **({"perVReplica": dict(claim.placed.amounts)} if claim.placed.amounts else {}),
+            "vreplicas": claim.decided.vreplicas,
+            "slots": claim.decided.slots,
+            **({"perVReplica": dict(claim.decided.amounts)} if claim.decided.amounts else {}),
             "published": claim.published,
             "of": _total(pool, key),
         }
@@ -287,17 +289,17 @@ def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
 
 def _total(pool: PoolState, key: str) -> int:
     vpod = pool.vpods.get(key)
-    return max(pool.placed_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
+    return max(pool.decided_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
 
 
 def _loss(pool: PoolState, known: PodClaims, lost: Callable[[PodClaims], bool]) -> list[Answer]:
     """What each vpod of the pod loses if the pods of ``lost`` are lost; the largest part first."""
     rows = []
     for key, claim in known.claims.items():
-        if not claim.placed.vreplicas:
+        if not claim.decided.vreplicas:
             continue
         count = sum(
-            other.placed.vreplicas
+            other.decided.vreplicas
             for name, other in pool.claims_of(key).items()
             if lost(pool.pods[name])
         )

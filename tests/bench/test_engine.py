@@ -99,7 +99,7 @@ def test_a_placed_cluster_is_the_same_from_json_and_from_objects_and_on_rebuilt_
     assert rebuilt_state(cluster).digest() == state.digest()
     pool = state.pool(objects.POOL)
     assert {pod.held for pod in pool.pods.values()} == {15, 16}
-    assert [*pool.unplaced] == [cluster.vpod_keys[-1]]
+    assert [*pool.vpods_with_pending] == [cluster.vpod_keys[-1]]
     for key, claims in pool.claims_by_vpod.items():
         assert all(claim.ledger == claim.status for claim in claims.values()), key
 

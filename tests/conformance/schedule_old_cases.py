@@ -182,7 +182,7 @@ def _check_state(world: World, before: Mapping[str, Any]) -> str | Difference | 
     """
     pods = world.build().by_ordinal
     free = [
-        world.capacity - (pods[ordinal].placed if ordinal in pods else 0)
+        world.capacity - (pods[ordinal].decided if ordinal in pods else 0)
         for ordinal in range(len(before["freeCap"]))
     ]
     unseen = NOT_SEEN | ({"freeCap"} if free == before["freeCap"] else set())

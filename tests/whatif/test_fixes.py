@@ -74,11 +74,13 @@ def test_a_number_is_the_smallest_that_is_enough(scene):
 def test_trying_leaves_the_state_as_it_was(scene):
     state = Snapshot.of(scene.state, [POOL]).state()
     before, places = state.digest(), {n: p.last_location for n, p in state.pool(POOL).pods.items()}
-    turns = list(state.pool(POOL).unplaced)
+    turns = list(state.pool(POOL).vpods_with_pending)
     find_fixes(state, state.pool(POOL), KEY)
     assert state.digest() == before
     assert {n: p.last_location for n, p in state.pool(POOL).pods.items()} == places
-    assert list(state.pool(POOL).unplaced) == turns, "who has waited longest is served first"
+    assert list(state.pool(POOL).vpods_with_pending) == turns, (
+        "who has waited longest is served first"
+    )
 
 
 def test_one_pod_more():

@@ -124,7 +124,7 @@ def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) 
         found = settle(state, key, course)
         moved = {move.vpod for move in found.moves}
         for vpod, decision in found.decisions.items():
-            target = state.pool(key).placed_of(vpod) if vpod in moved else decision.target
+            target = state.pool(key).decided_of(vpod) if vpod in moved else decision.target
             settled[vpod] = {"placements": _placements(target), "unplaced": decision.pending}
     for row in rows:
         row["settled"] = settled.get(

@@ -268,7 +268,7 @@ def instruction(
         current is not None
         and current.state is ShareState.DRAIN
         and preparing
-        and claim.placed.vreplicas > 0
+        and claim.decided.vreplicas > 0
     )
     if current is None or current.state is ShareState.PREPARE or comes_back:
         if not preparing and current is None:
@@ -276,7 +276,7 @@ def instruction(
         return ShareInstruction(ShareState.PREPARE, next(published_on(pool, vpod), ""))
     if current.state is ShareState.DRAIN:
         return ShareInstruction(current.state, current.peer, current.deadline, current.intent)
-    if claim.placed.vreplicas:
+    if claim.decided.vreplicas:
         return ShareInstruction()  # its status follows
     return drain() or ShareInstruction()
 

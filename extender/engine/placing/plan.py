@@ -146,7 +146,7 @@ def release_all(pool: PoolState, vpod_key: str) -> Decision:
     """The decision for a vpod that is gone or has left this pool: nothing, anywhere."""
     steps = tuple(
         Reasoning(Step.REMOVED, name, count, "vpod is gone")
-        for name, count in pool.placed_of(vpod_key).items()
+        for name, count in pool.decided_of(vpod_key).items()
     )
     return Decision(vpod_key, pool.key, {}, 1, 0, Explanation(0, steps, 0, None))
 
@@ -307,7 +307,7 @@ class _Plan:
         """What earlier decisions have placed, and what comes back of what they took away, up to
         ``most`` vreplicas in all.
         """
-        placed = self.pool.placed_of(self.key)
+        placed = self.pool.decided_of(self.key)
         more = most - sum(placed.values())
         if more <= 0 or not self.rules.start_from_decided or self._may_be_in_hand_over(placed):
             return placed
@@ -396,9 +396,9 @@ class _Plan:
         weight = self.weight
         claim = pod.claims[self.key]
         # Count this vpod's share at its present weight: slotsPerVReplica may have changed since.
-        over = pod.placed - claim.placed.slots + count * weight - pod.capacity
+        over = pod.decided - claim.decided.slots + count * weight - pod.capacity
         if over > 0:
-            over = pod.placed_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity
+            over = pod.written_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if claim.ledger.vreplicas and claim.ledger.weight < weight:
             # It has become heavier. What another vpod is about to leave is not free yet: that vpod
@@ -413,7 +413,7 @@ class _Plan:
 
     def _fitting_amounts(self, pod: PodClaims, claim: Claim, count: int) -> int:
         """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in ``_trim``."""
-        placed, ledger = claim.placed, claim.ledger
+        placed, ledger = claim.decided, claim.ledger
         own = dict(times(placed.amounts, placed.vreplicas))
         written, held, each = (
             dict(times(ledger.amounts, ledger.vreplicas)),
@@ -424,9 +424,9 @@ class _Plan:
         for name, capacity in pod.capacities:
             if not (amount := each.get(name)):
                 continue
-            beside = pod.placed_amounts.get(name, 0) - own.get(name, 0)
+            beside = pod.decided_amounts.get(name, 0) - own.get(name, 0)
             if beside + fitting * amount > capacity:
-                beside = pod.placed_beside(self.key).get(name, 0)
+                beside = pod.written_beside(self.key).get(name, 0)
             fitting = min(fitting, max(0, capacity - beside) // amount)
             if ledger.vreplicas and dict(ledger.amounts).get(name, 0) < amount:
                 free = capacity - pod.held_amounts.get(name, 0) + held.get(name, 0)
@@ -588,7 +588,7 @@ class _Plan:
         claims = self.pool.claims_of(self.key)
         return min(
             (
-                (claims[name].placed.weight, claims[name].placed.amounts)
+                (claims[name].decided.weight, claims[name].decided.amounts)
                 for name in names
                 if name in claims
             ),

@@ -158,7 +158,7 @@ def _expected_vreplicas(
                 vpod,
                 _wanted(pool, vpod)
                 if allows(vpod)
-                else min(vpod.vreplicas, state.placed_vreplicas(vpod.key)),
+                else min(vpod.vreplicas, state.decided_vreplicas(vpod.key)),
             )
 
 
@@ -181,12 +181,16 @@ def missing_vreplicas(
     """(vpod, vreplicas that need a place), for vpods that can have one. Vreplicas on a pod that
     they must leave need one too.
 
-    Every vpod is looked at, not only ``unplaced``: a raised target may be missing although all of
-    spec.vreplicas is placed.
+    Every vpod is looked at, not only ``vpods_with_pending``: a raised target may be missing
+    although all of spec.vreplicas is placed.
     """
     left = to_replace(state)
     for key, vpod in state.vpods.items():
-        if not left and key not in state.unplaced and pool.min_pods_per_vpod <= vpod.vreplicas:
+        if (
+            not left
+            and key not in state.vpods_with_pending
+            and pool.min_pods_per_vpod <= vpod.vreplicas
+        ):
             continue  # as for almost every vpod
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
         if missing > 0 and not vpod.deleting and pool.could_hold(vpod) and allows(vpod):
@@ -205,7 +209,9 @@ def waiting_without_growth(
         return []
     if plan.wanted > stateful_set.replicas and not pool.make_room_before_growing:
         return []
-    waiting = [vpod for key in state.unplaced if (vpod := state.vpods.get(key)) and allows(vpod)]
+    waiting = [
+        vpod for key in state.vpods_with_pending if (vpod := state.vpods.get(key)) and allows(vpod)
+    ]
     return [vpod.key for vpod in sorted(waiting, key=lambda vpod: -vpod.weight)]
 
 
@@ -215,7 +221,7 @@ def _wanted(pool: AdapterPool, vpod: VPod) -> int:
 
 def _placed_to_stay(state: PoolState, vpod_key: str, left: frozenset[str]) -> int:
     return sum(
-        claim.placed.vreplicas
+        claim.decided.vreplicas
         for name, claim in state.claims_of(vpod_key).items()
         if name not in left
     )

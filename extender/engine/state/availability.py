@@ -157,7 +157,9 @@ def pool_availability(pool: "PoolState") -> Availability:
         published += on_it
         if on_it and state.down:
             down.append(unserved_on(state, state.name, on_it))
-    pending = sum(pool.vpods[key].vreplicas - pool.placed_vreplicas(key) for key in pool.unplaced)
+    pending = sum(
+        pool.vpods[key].vreplicas - pool.decided_vreplicas(key) for key in pool.vpods_with_pending
+    )
     return Availability(published + max(0, pending), published, _ordered(down))
 
 

@@ -388,20 +388,20 @@ class ClusterState:
                 "nodes": dict(sorted(pool.nodes.items())),
                 "hosting": dict(sorted(pool.hosting.zone_of.items())),
                 "hosting zones": dict(sorted(pool.hosting.known_in.items())),
-                "unplaced": sorted(pool.unplaced),
+                "unplaced": sorted(pool.vpods_with_pending),
                 "pods": {
                     name: (
                         pod.held,
-                        pod.placed,
+                        pod.decided,
                         pod.capacity,
                         pod.schedulable,
                         sorted(pod.held_amounts.items()),
-                        sorted(pod.placed_amounts.items()),
+                        sorted(pod.decided_amounts.items()),
                     )
                     for name, pod in sorted(pool.pods.items())
                     if pod.pod is not None or pod.claims
                 },
-                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.claims_by_vpod)},
+                "placed": {vpod: pool.decided_of(vpod) for vpod in sorted(pool.claims_by_vpod)},
                 "taken by": pool.taken_by,
             }
             for key, pool in sorted(self.pools.items())

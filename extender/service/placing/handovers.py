@@ -155,7 +155,7 @@ class HandOvers:
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
             return []
-        late = rules.unprepared(state, vpod, state.placed_of(vpod), self._views.adapters(state))
+        late = rules.unprepared(state, vpod, state.decided_of(vpod), self._views.adapters(state))
         if late:
             hand_over.prepare_until = None
             pause_s: float = state.adapter_pool.move_cooldown_s
@@ -318,7 +318,7 @@ class HandOvers:
         hand_over = self._hand_overs.get((pool, vpod), _HandOver())
         if hand_over.prepare_until is not None:
             since_s = clock - hand_over.prepare_until + handoff.prepare_timeout_s
-            late = rules.unprepared(state, vpod, state.placed_of(vpod), adapters)
+            late = rules.unprepared(state, vpod, state.decided_of(vpod), adapters)
             found += [_wait(pod, "get ready", since_s, handoff.prepare_timeout_s) for pod in late]
         elif hand_over.serve_until is not None:
             since_s = clock - hand_over.serve_until + handoff.prepare_timeout_s

@@ -192,7 +192,7 @@ class PoolScaler:
         if self._backs_off() or (self._keeps_foreign_number(view) and not due):
             return
         grows = view.plan.wanted > view.stateful_set.replicas
-        if view.state.unplaced and (not grows or self._makes_room_first(view)):
+        if view.state.vpods_with_pending and (not grows or self._makes_room_first(view)):
             self._context.waiting(self.key)
         elif grows:
             await self._scale_up(view)

@@ -41,7 +41,7 @@ def reserve(scene: Scene, keys: Iterable[str]) -> list[Decision]:
 def hold(scene: Scene, decisions: Iterable[Decision]) -> None:
     """Reserve these decisions as they are."""
     for decision in decisions:
-        shares = decision.shares(scene.pool.placed_of(decision.vpod))
+        shares = decision.shares(scene.pool.decided_of(decision.vpod))
         scene.pool.reserve(OWNER, decision.vpod, shares, expires_at=float("inf"))
 
 

@@ -160,7 +160,7 @@ def test_an_overcommitted_pod_is_trimmed_once():
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-1": 3}
     scene.pool.reserve(
-        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+        "t", "tenant/a", decision.shares(scene.pool.decided_of("tenant/a")), expires_at=1.0
     )
     assert target(scene, "b") == {0: 4}, "the second vpod must not pay again"
 
@@ -313,7 +313,7 @@ def test_a_pool_that_is_gone_is_told_of_also_where_nothing_is_left_over():
 def test_a_vpod_that_is_gone_releases_everything():
     scene = Scene().pod(0, {"tenant/a": 2})
     decision = release_all(scene.pool, "tenant/a")
-    assert decision.shares(scene.pool.placed_of("tenant/a")) == {"dispatcher-0": Share(0)}
+    assert decision.shares(scene.pool.decided_of("tenant/a")) == {"dispatcher-0": Share(0)}
 
 
 def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
@@ -321,7 +321,7 @@ def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
     scene.vpod("a", 1, {0: 3, 1: 1, 2: 1})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     scene.pool.reserve(
-        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+        "t", "tenant/a", decision.shares(scene.pool.decided_of("tenant/a")), expires_at=1.0
     )
     again = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(again.target) == dict(decision.target)

@@ -297,15 +297,15 @@ def test_for_however_many_long_names_a_pool_grows_until_all_have_a_place(profile
     scene.vpod("a", 3)
     seen = [1]
     for _ in range(6):
-        for key in list(scene.pool.unplaced):
+        for key in list(scene.pool.vpods_with_pending):
             decision = place(scene.pool, scene.pool.vpods[key])
             scene.pool.reserve("placer", key, decision.shares({}), expires_at=9.0)
-        assert scene.pool.placed_vreplicas("tenant/a") == 3, "another tenant finds bytes at once"
+        assert scene.pool.decided_vreplicas("tenant/a") == 3, "another tenant finds bytes at once"
         if (count := plan_of(scene).wanted) <= seen[-1]:
             break
         scene.stateful_set(count).pods(*range(seen[-1], count))
         seen.append(count)
-    assert scene.pool.unplaced == {}
+    assert scene.pool.vpods_with_pending == {}
     assert seen[-1] == 8, f"1500 / 205, and no more: {seen}"
 
 

@@ -127,7 +127,7 @@ def test_a_vpod_that_may_not_have_any_more_keeps_the_pods_it_has():
 def settle(scene: Scene) -> None:
     for key, vpod in sorted(scene.pool.vpods.items()):
         decision = place(scene.pool, vpod)
-        scene.pool.reserve("t", key, decision.shares(scene.pool.placed_of(key)), expires_at=1e9)
+        scene.pool.reserve("t", key, decision.shares(scene.pool.decided_of(key)), expires_at=1e9)
 
 
 def ordinals_of(world: World) -> range:
@@ -328,7 +328,7 @@ def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(
     else:
         pytest.fail("wants to grow for ever")
     assert not plan.unschedulable
-    assert not scene.pool.unplaced
+    assert not scene.pool.vpods_with_pending
 
 
 # -- by Knative's formulas -------------------------------------------------------------------------
