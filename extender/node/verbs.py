@@ -72,13 +72,13 @@ def slots_of(state: ClusterState, pod: AdapterPod) -> int:
     )
 
 
-def bind_ledger_in(state: ClusterState, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
+def bind_ledger_in(state: ClusterState, pod: AdapterPod, *, with_added: bool) -> BindLedger:
     """The ledger that a bind of the pod writes now (``bind_ledger_of``). Raises LedgerTooLarge."""
     return bind_ledger_of(
         state.pool(pod.pool),
         pod,
         slots=slots_of(state, pod),
-        with_planned=with_planned,
+        with_added=with_added,
         allows=partial(state.selects, pod.pool),
         placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
     )

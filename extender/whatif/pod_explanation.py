@@ -116,8 +116,8 @@ def explain_pod(
         "outcome": _outcome(state, pool, known, nodes),
         "steps": [*_steps(pool, known, nodes), *_descheduling(state, pool, known)],
         "carries": _carries(pool, known),
-        "planned": dict(sorted(nodes.bind_ledger.planned.items()))
-        if nodes is not None and known.pending
+        "planned": dict(sorted(nodes.bind_ledger.added.items()))
+        if nodes is not None and known.awaits_node
         else {},
         "fixes": [fix.of_pod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
@@ -213,15 +213,15 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
             "configuration must name our extender; the webhook gives new pods the name that it is "
             "set to"
         )
-    if pod.refusal and known.pending:
+    if pod.refusal and known.awaits_node:
         yield f"kube-scheduler finds no node for it: {pod.refusal}"
     if pod.ledger_error:
         yield f"its ledger cannot be read: {pod.ledger_error}"
     if pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
     yield from _drained(pool, known, pod)
-    if known.pending:
-        ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
+    if known.awaits_node:
+        ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.added
         kept = len(ledger) - len(planned.keys() - known.claims.keys())
         yield f"it comes back with what stands on its ordinal: {counted(kept, 'vpod')}"
         if planned:

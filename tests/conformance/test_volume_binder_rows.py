@@ -167,7 +167,7 @@ async def test_assume(vpods, node, already_bound, ledger, planned):
     assumed = world.binder().assume(the_pod(world), NODE)
     assert assumed.already_bound is already_bound
     assert {key: share.vreplicas for key, share in assumed.bind_ledger.ledger.items()} == ledger
-    assert sorted(assumed.bind_ledger.planned) == planned
+    assert sorted(assumed.bind_ledger.added) == planned
     believed = the_pod(world)
     assert (believed.assumed, believed.node) == (not already_bound, NODE)
 

@@ -413,8 +413,8 @@ class PodClaims:
         return not self.excused and not self.serving
 
     @property
-    def pending(self) -> bool:
-        """Whether a live pod waits to be bound."""
+    def awaits_node(self) -> bool:
+        """Whether a live pod waits for its node."""
         return (
             self.pod is not None
             and not self.pod.node

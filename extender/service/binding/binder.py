@@ -41,7 +41,7 @@ from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason, ConflictReasons
-from extender.node.bind_ledger import BindLedger, plans_at_bind
+from extender.node.bind_ledger import BindLedger, adds_at_bind
 from extender.node.candidates import Candidates
 from extender.node.exposure import prioritize_known_nodes
 from extender.node.filter_results import FilterResultCache
@@ -177,7 +177,7 @@ class SchedulerVReplicaBinder:
             verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
             bind_ledger = self._assumed_ledger(pod) or bind_ledger_in(
-                self._caches.state, pod, with_planned=True
+                self._caches.state, pod, with_added=True
             )
         except LedgerTooLarge:
             self._filter_results.delete(pod.uid)
@@ -236,7 +236,7 @@ class SchedulerVReplicaBinder:
         pool = state.pool(pod.pool)
         try:
             bind_ledger = bind_ledger_in(
-                state, pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
+                state, pod, with_added=self._leads(pod.pool) and adds_at_bind(pool.profile)
             )
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
@@ -245,7 +245,7 @@ class SchedulerVReplicaBinder:
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
         assumed = AssumedPod(pod, node, bind_ledger, stamped)
         self._assume_pod(assumed)
-        for key in bind_ledger.planned:
+        for key in bind_ledger.added:
             share = bind_ledger.ledger[key]
             pool.reserve(
                 assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S
@@ -317,7 +317,7 @@ class SchedulerVReplicaBinder:
         known = self._caches.pods.get(assumed.pod.key)
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
-        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
+        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.added)
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReasons:
         """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not

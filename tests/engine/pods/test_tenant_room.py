@@ -189,13 +189,13 @@ def test_a_bind_carries_no_more_of_a_namespace_than_its_share(name):
         scene.vpod(key.partition("/")[2], 1, namespace="greedy")
     scene.vpod("a", 2)
     pod = a_pod(0, node="")
-    bind_ledger = bind_ledger_of(scene.pool, pod, slots=5_000, with_planned=True, allows=anyone)
+    bind_ledger = bind_ledger_of(scene.pool, pod, slots=5_000, with_added=True, allows=anyone)
     assert (
         sum(map(entry_bytes, (key for key in bind_ledger.ledger if key.startswith("greedy/"))))
         <= TENANT_BYTES_MAX
     )
-    assert len(bind_ledger.planned) == SHARE + 1
-    assert bind_ledger.planned["tenant/a"] == 2
+    assert len(bind_ledger.added) == SHARE + 1
+    assert bind_ledger.added["tenant/a"] == 2
 
 
 def test_a_bind_counts_what_the_last_pod_carried():
@@ -204,9 +204,9 @@ def test_a_bind_counts_what_the_last_pod_carried():
     )
     scene.vpod("more", 1, namespace="greedy").vpod("a", 1)
     bind_ledger = bind_ledger_of(
-        scene.pool, a_pod(0, node=""), slots=5_000, with_planned=True, allows=anyone
+        scene.pool, a_pod(0, node=""), slots=5_000, with_added=True, allows=anyone
     )
-    assert bind_ledger.planned == {"tenant/a": 1}
+    assert bind_ledger.added == {"tenant/a": 1}
 
 
 # -- moves -----------------------------------------------------------------------------------------

@@ -416,7 +416,7 @@ async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_ther
     find(world, binder)
     bind_ledger = binder.bind_ledger(uid)
     assert bind_ledger is not None
-    assert bind_ledger.planned == {"tenant/b": 2}, "an estimate, to prioritize by"
+    assert bind_ledger.added == {"tenant/b": 2}, "an estimate, to prioritize by"
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.ledger(0) == {"tenant/a": 3}
 
