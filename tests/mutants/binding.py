@@ -326,7 +326,7 @@ BINDING = (
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
-        "closed ordinals are added for",
+        "closed ordinals get pending vreplicas",
         _CARRY,
         "return not (known.leaving or pool.is_closed(known))",
         "return not known.leaving",
@@ -346,7 +346,7 @@ BINDING = (
         _CARRY,
         "free[there] -= count * vpod.weight",
         "free[there] -= count",
-        "heavy vreplicas would be added for slots that are taken",
+        "heavy vreplicas would be added where slots are taken",
         (
             "tests/node/test_bind_ledger_shares.py::test_heavy_vreplicas_leave_the_next_vpod_what_they_do_not_take",
         ),

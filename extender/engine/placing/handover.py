@@ -35,7 +35,7 @@ from extender.model.assignment import (
     ShareInstruction,
     ShareState,
 )
-from extender.model.eviction import PLANNED_EVENTS
+from extender.model.eviction import VOLUNTARY_DISRUPTIONS
 from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
@@ -292,7 +292,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
-    if reason in PLANNED_EVENTS:
+    if reason in VOLUNTARY_DISRUPTIONS:
         return str(reason)
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

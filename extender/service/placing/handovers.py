@@ -28,7 +28,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.assignment import AssignedShare, ShareInstruction, ShareState
 from extender.model.bucket import Bucket
-from extender.model.eviction import PLANNED_EVENTS, longest_s
+from extender.model.eviction import VOLUNTARY_DISRUPTIONS, longest_s
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
@@ -145,7 +145,7 @@ class HandOvers:
     def take_back_overdue(self, pool: str, vpod: str) -> list[str]:
         """Take the vpod's hand-over back if adapters have not got ready in time. Return the names
         of their pods. It is tried again after the pool's cool-down, or after at most
-        ``LOOK_AGAIN_S`` if the pod is to go: for one of ``PLANNED_EVENTS``.
+        ``LOOK_AGAIN_S`` if the pod is to go: for one of ``VOLUNTARY_DISRUPTIONS``.
         """
         hand_over = self._hand_overs.get((pool, vpod))
         if hand_over is None or hand_over.prepare_until is None:
@@ -159,7 +159,7 @@ class HandOvers:
         if late:
             hand_over.prepare_until = None
             pause_s: float = state.adapter_pool.move_cooldown_s
-            if hand_over.reason in PLANNED_EVENTS:
+            if hand_over.reason in VOLUNTARY_DISRUPTIONS:
                 pause_s = min(pause_s, LOOK_AGAIN_S)  # the pod goes at ``eviction.deadline_s``
             hand_over.taken_back_until = self._clock() + pause_s
             self._arm(pool, vpod, hand_over)
