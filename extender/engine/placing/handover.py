@@ -1,6 +1,7 @@
 """Hand-over of shares from adapter to adapter (``spec.handoff``): what a move waits for, and what
 each adapter is told meanwhile. Pure. This is ``mode: Overlap``; ``holders`` has what is different
-with ``mode: Exclusive``.
+with ``mode: Exclusive``, and ``indexes`` which vreplicas a pod has. ``service.placing.handovers``,
+``exclusive`` and ``indexed`` are what the leader remembers of each.
 
 A move of a vpod's vreplicas from pod A to pod B goes through what is stored, so the next leader can
 tell how far it has come:
@@ -110,7 +111,7 @@ Adapters = Callable[[str], Adapter]
 """Pod name -> its adapter."""
 
 
-def served_by_sources(
+def still_served_on_old_pods(
     pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
 ) -> dict[str, int]:
     """Pod name -> vreplicas that are published and served there, and that ``target`` has not."""
@@ -131,7 +132,7 @@ def withheld(
 
     All of them wait for the last one, so a vpod moves once.
     """
-    gone = sum(served_by_sources(pool, vpod, target, adapters).values())
+    gone = sum(still_served_on_old_pods(pool, vpod, target, adapters).values())
     if not gone:
         return {}
     claims = pool.claims_of(vpod)

@@ -34,8 +34,8 @@ class SlotCounts(NamedTuple):
     slots.
 
     ``closed`` (status.closedSlots): slots left on pods that take nothing new, for any reason. Such
-    a pod is on a cordoned node, drained, not Ready for too long or being emptied, or it has a full
-    ledger. (A closed pod or ordinal is only one that is being emptied: ``PoolState.closed``.)
+    a pod is on a cordoned node, drained, not Ready for too long or closed, or it has a full ledger.
+    (A closed ordinal is one that is being emptied or in doubt: ``PoolPods.closed``.)
     """
 
     total: int

@@ -276,7 +276,8 @@ class PoolState(PoolPods):
         return list(dict.fromkeys(found))
 
     def expire(self, now: float) -> list[str]:
-        """Drop reservations that no write confirmed in time, and return the keys of their vpods.
+        """Drop reservations that no write confirmed in time (``now``: of the clock by which they
+        were reserved), and return the keys of their vpods.
         Also forget the last ledgers of ordinals that are gone.
         """
         self._forget_gone(now)

@@ -202,7 +202,9 @@ class HandOvers:
         view = self._views.of(decision.pool, decision.vpod)
         if view is None:
             return published
-        serving = rules.served_by_sources(view.state, decision.vpod, decision.target, view.adapters)
+        serving = rules.still_served_on_old_pods(
+            view.state, decision.vpod, decision.target, view.adapters
+        )
         return {name: published[name] for name in serving if name in published} | {**published}
 
     def retain_or_report(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:

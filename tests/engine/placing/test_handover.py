@@ -14,7 +14,7 @@ from extender.engine.placing.handover import (
     retains,
     retains_some,
     routable,
-    served_by_sources,
+    still_served_on_old_pods,
     unprepared,
     unreleased,
     unserving,
@@ -132,7 +132,7 @@ class Hand(NamedTuple):
         return self.adapters.get(int(name.rpartition("-")[2]), NO_CONTRACT)
 
     def asked(self, rule) -> dict[int, int]:
-        """What ``served_by_sources`` or ``withheld`` returns, by ordinal."""
+        """What ``still_served_on_old_pods`` or ``withheld`` returns, by ordinal."""
         target = {f"dispatcher-{ordinal}": count for ordinal, count in self.target.items()}
         found = rule(self.pool(), KEY, target, self.adapter)
         return {int(name.rpartition("-")[2]): count for name, count in found.items()}
@@ -159,7 +159,7 @@ SERVES, PREPARES, PREPARED = adapter(SERVE), adapter(PREPARE, busy=True), adapte
 def test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over(
     hand: Hand, expected: dict[int, int]
 ):
-    assert hand.asked(served_by_sources) == expected
+    assert hand.asked(still_served_on_old_pods) == expected
 
 
 @pytest.mark.parametrize(
