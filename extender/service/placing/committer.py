@@ -218,11 +218,11 @@ class Committer:
             claims = pool.claims_of(key)
             for name, count in decision.target.items():
                 share = decision.share(count)
-                state, claim = pool.pods.get(name), claims.get(name)
+                there, claim = pool.pods.get(name), claims.get(name)
                 if (
-                    state is None
-                    or not state.bound
-                    or (state.pod is not None and state.pod.assumed)
+                    there is None
+                    or not there.bound
+                    or (there.pod is not None and there.pod.assumed)
                 ):
                     continue
                 known = claim.ledger if claim is not None else NOTHING
@@ -236,7 +236,7 @@ class Committer:
                 elif (
                     claim is not None
                     and _is_new(claim, count)
-                    and self._is_unconfirmed(pool.key, state.pod)
+                    and self._is_unconfirmed(pool.key, there.pod)
                 ):
                     ups.setdefault(name, {})[key] = known
         return ups
