@@ -59,7 +59,7 @@ def entry_bytes(key: str, amounts: Amounts = NO_AMOUNTS) -> int:
 
 
 def tenant_of(key: str) -> str:
-    """The namespace of a vpod's key."""
+    """The tenant of a vpod: the namespace in its key."""
     return key.partition("/")[0]
 
 

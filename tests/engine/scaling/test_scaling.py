@@ -73,7 +73,7 @@ def test_what_stands_on_a_failing_node_needs_no_second_place():
     assert wanted(scene) == 1
 
 
-def test_free_slots_on_a_failing_node_are_lost():
+def test_free_slots_on_a_failing_node_are_unusable():
     scene = Scene(slots=5, replicas=2).node(a_node("bad", ready=False)).pods(1)
     scene.pod(0, {"tenant/a": 2}, node="bad").vpod("a", 10, {0: 2})
     assert wanted(scene) == 3
