@@ -133,7 +133,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         key=pool.key,
         profile=pool.profile,
         objects=(
-            *(state.pod for state in pool.pods.values() if state.pod is not None),
+            *(known.pod for known in pool.pods.values() if known.pod is not None),
             *pool.unowned_pods.values(),
             *pool.vpods.values(),
         ),

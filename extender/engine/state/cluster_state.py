@@ -222,7 +222,7 @@ class ClusterState:
         for pod in [pod for pod in pool.unowned_pods.values() if self._is_a_pod_of(pool, pod)]:
             del pool.unowned_pods[pod.name]
             self._take_pod(None, pod)
-        known_pods = [state.pod for state in pool.pods.values() if state.pod is not None]
+        known_pods = [there.pod for there in pool.pods.values() if there.pod is not None]
         for pod in [pod for pod in known_pods if not self._is_a_pod_of(pool, pod)]:
             self._take_pod(pod, None)
             if not known:

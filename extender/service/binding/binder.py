@@ -366,11 +366,11 @@ class SchedulerVReplicaBinder:
             return
         self._filter_results.delete(pod.uid)
         pool = self._caches.state.pool(pod.pool)
-        state = pool.pods.get(pod.name)
+        known = pool.pods.get(pod.name)
         owner = ("bind", pod.uid)
         for key in [
             k
-            for k, claim in (state.claims.items() if state is not None else ())
+            for k, claim in (known.claims.items() if known is not None else ())
             if claim.owner == owner
         ]:
             pool.release(owner, key)

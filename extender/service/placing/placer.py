@@ -513,12 +513,12 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
     if vpod is None or vpod.placements != decision.target:
         return False
     for name, claim in pool.claims_of(key).items():
-        state = pool.pods[name]
+        known = pool.pods[name]
         if (
             claim.ledger != claim.status
-            and state.bound
-            and state.pod is not None
-            and not state.pod.assumed
+            and known.bound
+            and known.pod is not None
+            and not known.pod.assumed
         ):
             return False
     return True
