@@ -1,3 +1,3 @@
-"""The admission webhook: sends adapter pods through our scheduler, and checks pods, pools and
-vpods.
+"""The admission webhook: stamps adapter pods for our kube-scheduler, checks pods, pools and vpods,
+and makes evictions wait.
 """

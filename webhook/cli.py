@@ -7,10 +7,12 @@
 
 The server listens as soon as there is a certificate. Caches fill meanwhile, and ``/readyz`` says
 when they are full. Upkeep looks once a minute for work: rotation, a Secret that another replica
-renewed, manifests that were applied anew. With ``--upkeep=none``, a process of ``--upkeep=only``
-does this work, without server and caches. Then the identity that may write registrations and the
-Secret is not the one that clients reach through the port. With ``--ca-config-map`` it does it for
-another server, whose clients read the authorities in ConfigMaps (``ca_config_maps``).
+renewed, manifests that were applied anew.
+
+With ``--upkeep=none``, this process does no upkeep. Another one, with ``--upkeep=only``, then does
+it, without server and caches. So the identity that may write registrations and the Secret is not
+the one that clients reach through the port. With ``--ca-config-map``, that process keeps the
+certificate of another server, and publishes its authorities in ConfigMaps (``ca_config_maps``).
 
 On SIGTERM or SIGINT, ``/readyz`` fails. The server goes on for ``--shutdown-delay-seconds``, while
 the Service's endpoints forget it. It then answers what is in flight, and the process exits with 0.
@@ -97,7 +99,7 @@ class Webhook:
                         )
                     await stop.wait()
                     _log.info("shutting down")
-                    self._server.draining = True
+                    self._server.shutting_down = True
                     await asyncio.sleep(self._settings.shutdown_delay_s)
             finally:
                 await self._server.stop()

@@ -3,9 +3,8 @@ what the pod carries, in pools that hand shares over.
 
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
 node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
-places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. It is allowed
-too once the deadline has passed since the leader has given the pod its turn
-(``spec.handoff.maxUnavailable``), or the longest wait for that turn.
+places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. At
+``Eviction.ends_at_s`` it is allowed, too, whatever the pod still carries.
 
 The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody

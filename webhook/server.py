@@ -1,8 +1,10 @@
 """The HTTPS server: ``POST /mutate``, ``/validate`` and ``/evict``, ``GET /livez``, ``/readyz`` and
 ``/metrics``.
 
-A request is read, decoded, decided from memory and answered. No step waits for the API server, so
-only the sender can be slow. (Only ``/evict`` asks the API server, see ``webhook.evictions``.)
+``webhook.cli`` is the program, and wires the parts. Here a request is read, decoded, decided and
+answered. ``/mutate`` and ``/validate`` are decided from memory, so only the sender can be slow.
+``/evict`` reads the pod from the API server, and may mark it (``webhook.evictions``).
+
 Reading has limits: bytes of one body and of all together, time, rate, and the number of bodies that
 are not whole yet. ``extender.kube.serving`` applies them: ``listener`` to slow heads, clients that
 read no answers and held connections, ``bodies`` to slow bodies. The port is open to everybody, so
@@ -103,7 +105,7 @@ class WebhookServer:
         self.metrics = Metrics(caches)
         self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self._sending = Sending()
-        self.draining = False
+        self.shutting_down = False
         """Set before shutdown: ``/readyz`` fails, and reviews are still answered."""
 
     def application(self) -> web.Application:
@@ -220,7 +222,7 @@ class WebhookServer:
                 f"cache {resource.plural}": cache.synced
                 for resource, cache in self._caches.sinks.items()
             },
-            "not shutting down": not self.draining,
+            "not shutting down": not self.shutting_down,
         }
         lines = [f"[{'+' if good else '-'}] {name}" for name, good in checks.items()]
         return web.Response(

@@ -100,7 +100,7 @@ class Assignment:
     """
 
 
-class Telling(NamedTuple):
+class ShareInstruction(NamedTuple):
     """What an adapter is told to do with one share: fields of ``AssignedShare``. ``vreplicas``: not
     all that the ledger has; None for all. ``indexes``: a set, None in pools without indexes.
     ``epoch_over``: an epoch that is no greater was given before one of the indexes was another
@@ -117,9 +117,9 @@ class Telling(NamedTuple):
     of: int = 0
 
 
-def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
+def serve(_vpod: str, _current: AssignedShare | None) -> ShareInstruction:
     """What is told in a pool that hands nothing over."""
-    return Telling()
+    return ShareInstruction()
 
 
 def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
@@ -128,7 +128,7 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     ledger: Ledger,
     of: Mapping[str, int],
     next_epoch: Callable[[], int],
-    tell: Callable[[str, AssignedShare | None], Telling] = serve,
+    instruct: Callable[[str, AssignedShare | None], ShareInstruction] = serve,
     *,
     lease_s: int = 0,
 ) -> Assignment | None:
@@ -137,7 +137,7 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     ``before``: the pod's own assignment, None if it has none. ``pod``: key and UID. ``of``: vpod
     key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
     that are new here, for their epoch, or if there is no assignment yet, for its generation.
-    ``tell``: (vpod key, what the pod is told now) -> what it is to do. ``lease_s``: see
+    ``instruct``: (vpod key, what the pod is told now) -> what it is to do. ``lease_s``: see
     ``Assignment``.
 
     A share that is served again after it was drained counts as new: another pod may have served it
@@ -145,20 +145,20 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     """
     key, uid = pod
     known = before.shares if before is not None else {}
-    tellings = {vpod: tell(vpod, known.get(vpod)) for vpod in ledger}
-    new = {vpod for vpod, told in tellings.items() if _is_new(known.get(vpod), told)}
+    instructions = {vpod: instruct(vpod, known.get(vpod)) for vpod in ledger}
+    new = {vpod for vpod, told in instructions.items() if _is_new(known.get(vpod), told)}
     epoch = next_epoch() if before is None or new else 0
     shares = {}
     for vpod, share in ledger.items():
-        had, told = known.get(vpod), tellings[vpod]
+        current, told = known.get(vpod), instructions[vpod]
         if told.vreplicas == 0:
             continue
-        wanted = of.get(vpod) or (had.of if had is not None else share.vreplicas)
+        wanted = of.get(vpod) or (current.of if current is not None else share.vreplicas)
         shares[vpod] = AssignedShare(
             share.vreplicas if told.vreplicas is None else told.vreplicas,
             share.weight,
             max(wanted, told.of, (told.indexes or 0).bit_length()),
-            had.epoch if had is not None and vpod not in new else epoch,
+            current.epoch if current is not None and vpod not in new else epoch,
             told.state,
             told.peer,
             told.deadline,
@@ -171,12 +171,14 @@ def next_assignment(  # noqa: PLR0913 (each is another part of what is told)
     return Assignment(generation, key, uid, shares, lease_s)
 
 
-def _is_new(had: AssignedShare | None, told: Telling) -> bool:
-    if had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN):
+def _is_new(current: AssignedShare | None, told: ShareInstruction) -> bool:
+    if current is None or (
+        current.state is ShareState.DRAIN and told.state is not ShareState.DRAIN
+    ):
         return True
     if told.indexes is None:
         return False
-    return had.epoch <= told.epoch_over or told.indexes & ~indexes_from(had.indexes) != 0
+    return current.epoch <= told.epoch_over or told.indexes & ~indexes_from(current.indexes) != 0
 
 
 class Epochs:

@@ -36,7 +36,7 @@ DEADLINE_MARGIN_S: Final = 60.0
 """Beyond two attempts of a hand-over: their planning may wait for room."""
 TURN_MAX_S: Final = 1800.0
 """An eviction waits for its turn at most so long."""
-PLANNED_EVENTS: Final = (MoveReason.EVICTED, MoveReason.ROLLOUT, MoveReason.MAINTENANCE)
+VOLUNTARY_DISRUPTIONS: Final = (MoveReason.EVICTED, MoveReason.ROLLOUT, MoveReason.MAINTENANCE)
 """Why a pod hands its shares over and goes. Adapters are told them as ``intent``."""
 
 
@@ -46,7 +46,7 @@ class Eviction(NamedTuple):
     first_s: float
     latest_s: float
     reason: MoveReason = MoveReason.EVICTED
-    """One of ``PLANNED_EVENTS``."""
+    """One of ``VOLUNTARY_DISRUPTIONS``."""
     turn_s: float | None = None
     """When the leader has given it its turn, None if it has not. A rollout needs none."""
     queued: bool = False
@@ -121,7 +121,7 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
         if plain["uid"] != pod.uid:
             return None
         first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
-        by_us = [reason for reason in PLANNED_EVENTS if reason == plain.get("reason")]
+        by_us = [reason for reason in VOLUNTARY_DISRUPTIONS if reason == plain.get("reason")]
         turn_s = epoch_s(str(plain["turn"]), -1.0) if "turn" in plain else None
         queued = plain.get("queued") is True
     except (ValueError, TypeError, KeyError):
@@ -133,8 +133,8 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
 
 
 def evicted_for(pod: AdapterPod, pool: AdapterPool) -> MoveReason | None:
-    """Why the pod is to hand its shares over and go: one of ``PLANNED_EVENTS``. None: it stays, or
-    waits for its turn.
+    """Why the pod is to hand its shares over and go: one of ``VOLUNTARY_DISRUPTIONS``. None: it
+    stays, or waits for its turn.
     """
     eviction = eviction_of(pod) if pool.hands_over else None
     return None if eviction is None or eviction.waits else eviction.reason

@@ -1,5 +1,5 @@
-"""``spec.handoff.maxUnavailable``: how many adapter pods planned events may take out of service at
-the same time. Planned events are evictions, rollouts and descheduling.
+"""``spec.handoff.maxUnavailable``: how many adapter pods voluntary disruptions may take out of
+service at the same time. Voluntary disruptions are evictions, rollouts and descheduling.
 
 Each limit is a number or a percentage, as in ``rollingUpdate.maxUnavailable`` of a StatefulSet. A
 percentage is rounded up, as in a PodDisruptionBudget. So no limit is 0.

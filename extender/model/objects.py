@@ -416,7 +416,7 @@ class Handoff:
     lease_s: int = 30
     """With EXCLUSIVE: an adapter that has not acknowledged for so long has stopped."""
     max_unavailable: MaxUnavailable = USUAL
-    """How many pods planned events take together."""
+    """How many pods voluntary disruptions take together."""
 
 
 class RolloutStrategy(StrEnum):

@@ -72,13 +72,13 @@ def slots_of(state: ClusterState, pod: AdapterPod) -> int:
     )
 
 
-def bind_ledger_in(state: ClusterState, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
+def bind_ledger_in(state: ClusterState, pod: AdapterPod, *, with_added: bool) -> BindLedger:
     """The ledger that a bind of the pod writes now (``bind_ledger_of``). Raises LedgerTooLarge."""
     return bind_ledger_of(
         state.pool(pod.pool),
         pod,
         slots=slots_of(state, pod),
-        with_planned=with_planned,
+        with_added=with_added,
         allows=partial(state.selects, pod.pool),
         placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
     )
@@ -141,7 +141,7 @@ def zone_rule(state: ClusterState, pod: AdapterPod) -> ZoneRule | None:
     ordinal_ledger = ledger_of_ordinal(
         pool, pod.name, slots_of(state, pod), placements_from_former_pool
     )
-    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
+    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_settled:
         # Vreplicas that the last pod held, and that no status publishes, return (I2) but leave at
         # once. The pod need not wait for a zone because of them.
         ordinal_ledger = {

@@ -42,7 +42,7 @@ def elsewhere(pool: PoolState, vpod_key: str, pod_name: str) -> Elsewhere:
     """
     found = Elsewhere()
     for name, claim in pool.claims_of(vpod_key).items():
-        count = claim.placed.vreplicas
+        count = claim.decided.vreplicas
         if name == pod_name or not count:
             continue
         node, zone = pool.pods[name].where
@@ -83,8 +83,8 @@ class ZoneRule:
         self._known_in = pool.topology.known_in
         self._standing = pool.zones
         self._max_skew = max_skew
-        state = pool.pods.get(pod_name)
-        self._last_zone = state.where[1] if state is not None else ""
+        known = pool.pods.get(pod_name)
+        self._last_zone = known.where[1] if known is not None else ""
         self._excess: dict[str, int] = {}
         self._demands = [
             self._demand(elsewhere(pool, key, pod_name), share.vreplicas)

@@ -280,7 +280,8 @@ class Service:
 
     def _connect(self) -> None:
         """The calls between parts that their constructors cannot receive. Two more are made there:
-        ``Placer`` sets ``HandOvers.decide``, and ``AssignmentWriter`` sets ``HandOvers.tell``.
+        ``Placer`` sets ``HandOvers.decide``, and ``AssignmentWriter`` sets
+        ``HandOvers.request_assignment``.
         """
         self.leadership.another_has_led = self.placer.forget
         self.autoscaler.on_opened = self.placer.queues.activate

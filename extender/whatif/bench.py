@@ -89,7 +89,7 @@ class Bench:
         self.state = state
         self.key = key
         self.tried = 0
-        self.rivals = tuple(other for other in pool.unplaced if other != key)[:RIVALS_MAX]
+        self.rivals = tuple(other for other in pool.vpods_with_pending if other != key)[:RIVALS_MAX]
         self._pool_key = pool.key
         self.expired: Callable[[], bool] = never
         self._with_rivals = True
@@ -126,7 +126,8 @@ class Bench:
         pool = self.pool
         vpods = [pool.vpods[key] for key in (*self.rivals, self.key)]
         return sum(
-            vpod.weight * max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in vpods
+            vpod.weight * max(0, vpod.vreplicas - pool.decided_vreplicas(vpod.key))
+            for vpod in vpods
         )
 
     @property
@@ -216,15 +217,15 @@ class Bench:
             if change(trial) is False:
                 return None
             decision, moved = self._decide(trial)
-            if decision.left and self._at_rest and not self._held:
+            if decision.pending and self._at_rest and not self._held:
                 bind_missing(trial, self.pool)
                 decision, more = self._decide(trial)
                 moved += more
-                if decision.left:
+                if decision.pending:
                     autoscale(trial, self.pool, self.turns)
                     decision, more = self._decide(trial)
                     moved += more
-            return decision.scheduled, decision.left, moved
+            return decision.scheduled, decision.pending, moved
 
     def _decide(self, trial: Trial) -> tuple[Decision, int]:
         """Decide the rivals, then the vpod. Return its decision, and how many of its vreplicas

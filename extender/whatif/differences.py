@@ -68,7 +68,7 @@ def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
             unplaced_before=today.left.get(vpod, 0),
             unplaced_settled=left_alone,
             unplaced=left,
-            reasons=reasons_of(decision) if decision is not None and decision.left else [],
+            reasons=reasons_of(decision) if decision is not None and decision.pending else [],
             new=vpod in added,
         )
 

@@ -62,7 +62,7 @@ def pool_of_vpod(state: ClusterState, key: str) -> PoolState:
     for pool in state.pools.values():
         if pool.claims_of(key):
             raise UnknownObject(
-                f"vpod {key} does not exist any more; {sum(pool.placed_of(key).values())} of its "
+                f"vpod {key} does not exist any more; {sum(pool.decided_of(key).values())} of its "
                 f"vreplicas are still "
                 f"in the ledgers of pool {pool.key} and are being released"
             )
@@ -147,7 +147,7 @@ def explain_vpod(
     vpod = pool.vpods[key]
     decision = place(pool, vpod, allowed=state.selects(pool.key, vpod))
     found = candidates_of(pool, vpod, decision)
-    placed = pool.placed_of(key)
+    placed = pool.decided_of(key)
     published = {name: count for name, count in vpod.placements.items() if count}
     availability = availability_of(pool, published, decision.explanation.wanted)
     answer: Answer = {
@@ -164,7 +164,7 @@ def explain_vpod(
         "target": dict(decision.target),
         "pending": max(0, decision.explanation.wanted - sum(published.values())),
         "unserved": availability.message() if availability.unserved else "",
-        "left": decision.left,
+        "left": decision.pending,
         "reason": str(decision.explanation.reason or ""),
         "outcome": outcome_of(pool, vpod, decision),
         "steps": _steps(pool, vpod, decision),
@@ -189,7 +189,7 @@ def explain_vpod(
     }
     # Last: trials replace objects of the state by equal ones, so values looked up above may be
     # stale afterwards.
-    fixes = find_fixes(state, pool, key, expired=expired) if decision.left else Fixes()
+    fixes = find_fixes(state, pool, key, expired=expired) if decision.pending else Fixes()
     return answer | {
         "fixes": [fix.of_vpod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
@@ -243,7 +243,7 @@ def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
     ]
     stays = {
         name: min(count, decision.target.get(name, 0))
-        for name, count in pool.placed_of(vpod.key).items()
+        for name, count in pool.decided_of(vpod.key).items()
         if decision.target.get(name)
     }
     keeps = [f"kept: {count} on {name}" for name, count in islice(stays.items(), STEPS_LISTED_MAX)]
@@ -255,8 +255,8 @@ def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
 
 def _waiting(pool: PoolState, key: str) -> dict[str, int]:
     """The other vpods of the pool that wait."""
-    others = [pool.vpods[other] for other in pool.unplaced if other != key]
-    missing = [max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in others]
+    others = [pool.vpods[other] for other in pool.vpods_with_pending if other != key]
+    missing = [max(0, vpod.vreplicas - pool.decided_vreplicas(vpod.key)) for vpod in others]
     slots = sum(count * vpod.weight for count, vpod in zip(missing, others, strict=True))
     return {"vpods": len(others), "vreplicas": sum(missing), "slots": slots}
 

@@ -105,7 +105,7 @@ def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]
     for pod in waiting:
         trial.check_time()
         try:
-            carried = bind_ledger_in(state, pod, with_planned=True).ledger
+            carried = bind_ledger_in(state, pod, with_added=True).ledger
         except LedgerTooLarge:
             continue  # filter refuses it on every node
         node = chooser.choose(pod, carried)
@@ -113,7 +113,7 @@ def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]
             # The pod takes its part of the waiting vreplicas before a node is chosen for the next
             # one, as with a bind or the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
-            ordinal_ledger = bind_ledger_in(state, pod, with_planned=False).ledger
+            ordinal_ledger = bind_ledger_in(state, pod, with_added=False).ledger
             trial.exchange(pod, bound)
             found.append((bound, replace(bound, ledger=ordinal_ledger)))
     # Return these vreplicas: the caller decides which vpods get them, in its own order.
@@ -239,6 +239,6 @@ def autoscale(
             return False
         most -= count
         for key in turns:
-            if key in pool.unplaced:
+            if key in pool.vpods_with_pending:
                 trial.decide(pool, pool.vpods[key])
     return True

@@ -70,19 +70,19 @@ def unserved_of(pool: PoolState) -> Unserved:
     from files often do not say.
     """
     why, vpods = Counter[str](), set[str]()
-    for state in pool.pods.values():
-        published = {key: claim.published for key, claim in state.claims.items() if claim.published}
+    for known in pool.pods.values():
+        published = {key: claim.published for key, claim in known.claims.items() if claim.published}
         on_it = {key: count for key, count in published.items() if key in pool.vpods}
-        if on_it and _says_that_it_is_down(state):
-            why[unserved_on(state, state.name, 0).why] += sum(on_it.values())
+        if on_it and _says_that_it_is_down(known):
+            why[unserved_on(known, known.name, 0).why] += sum(on_it.values())
             vpods |= on_it.keys()
     return Unserved(dict(why.most_common()), frozenset(vpods))
 
 
-def _says_that_it_is_down(state: PodClaims) -> bool:
-    pod, node = state.pod, state.node
-    if not state.down or pod is None or pod.ready or pod.deleting or pod.finished:
-        return state.down
+def _says_that_it_is_down(known: PodClaims) -> bool:
+    pod, node = known.pod, known.node
+    if not known.down or pod is None or pod.ready or pod.deleting or pod.finished:
+        return known.down
     # Without a condition Ready (``ready_since`` is ""), the pod itself says nothing.
     return not pod.node or node is None or not node.ready or bool(pod.ready_since)
 

@@ -242,7 +242,7 @@ def more_capacity(bench: Bench) -> Iterator[Fix]:
     if spec is None or pool.stateful_set is None:
         return
     known = dict(spec.capacities)
-    waiting = [vpod, *(pool.vpods[key] for key in pool.unplaced if key in pool.vpods)]
+    waiting = [vpod, *(pool.vpods[key] for key in pool.vpods_with_pending if key in pool.vpods)]
     for name, _ in vpod.per_vreplica:
         had = known.get(name, 0)
         if not had and len(known) >= DIMENSIONS_MAX:

@@ -30,7 +30,7 @@ class NodeVerdicts:
         self._pool = pool
         self._pod = pod
         try:
-            self.bind_ledger = bind_ledger_in(state, pod, with_planned=not pod.node)
+            self.bind_ledger = bind_ledger_in(state, pod, with_added=not pod.node)
         except LedgerTooLarge:
             self.bind_ledger = BindLedger(EMPTY_LEDGER, {}, "{}")
             self.problem = self.problem or ConflictReason.LEDGER_TOO_LARGE

@@ -118,7 +118,7 @@ class Overview:
         vpods wait.
         """
         pending = 0
-        waiting = list(pool.unplaced if pool.adapter_pool is not None else pool.vpods)
+        waiting = list(pool.vpods_with_pending if pool.adapter_pool is not None else pool.vpods)
         for start in range(0, len(waiting), STEP_OBJECTS):
             for key in waiting[start : start + STEP_OBJECTS]:
                 pending += self._wait(pool, key)
@@ -142,7 +142,7 @@ class Overview:
 
     def _wait(self, pool: PoolState, key: str) -> int:
         vpod = pool.vpods.get(key)
-        pending = max(0, vpod.vreplicas - pool.placed_vreplicas(key)) if vpod is not None else 0
+        pending = max(0, vpod.vreplicas - pool.decided_vreplicas(key)) if vpod is not None else 0
         if vpod is not None and (pending or pool.adapter_pool is None):
             self._waiting_seen += 1
             self._waiting.append(_Waiting(vpod, pending, found=pool.adapter_pool is not None))

@@ -108,7 +108,7 @@ def explain_pod(
         "lastNode": known.last_location[0],
         "schedulerName": pod.scheduler_name if pod is not None else "",
         "slots": known.capacity,
-        "usedSlots": known.placed,
+        "usedSlots": known.decided,
         "freeSlots": known.free,
         **({"dimensions": known.dimensions()} if known.capacities else {}),
         "schedulable": known.schedulable,
@@ -116,8 +116,8 @@ def explain_pod(
         "outcome": _outcome(state, pool, known, nodes),
         "steps": [*_steps(pool, known, nodes), *_descheduling(state, pool, known)],
         "carries": _carries(pool, known),
-        "planned": dict(sorted(nodes.bind_ledger.planned.items()))
-        if nodes is not None and known.pending
+        "planned": dict(sorted(nodes.bind_ledger.added.items()))
+        if nodes is not None and known.awaits_node
         else {},
         "fixes": [fix.of_pod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
@@ -140,7 +140,9 @@ def _outcome(
 ) -> str:
     pod = known.pod
     if pod is None or nodes is None:
-        held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""
+        held = (
+            f" {counted(known.decided, 'slot')} of vreplicas wait for it." if known.decided else ""
+        )
         return f"the pod does not exist; the StatefulSet is to create it.{held}"
     if known.bound:
         where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
@@ -211,15 +213,15 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
             "configuration must name our extender; the webhook gives new pods the name that it is "
             "set to"
         )
-    if pod.refusal and known.pending:
+    if pod.refusal and known.awaits_node:
         yield f"kube-scheduler finds no node for it: {pod.refusal}"
     if pod.ledger_error:
         yield f"its ledger cannot be read: {pod.ledger_error}"
     if pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
     yield from _drained(pool, known, pod)
-    if known.pending:
-        ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
+    if known.awaits_node:
+        ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.added
         kept = len(ledger) - len(planned.keys() - known.claims.keys())
         yield f"it comes back with what stands on its ordinal: {counted(kept, 'vpod')}"
         if planned:
@@ -269,15 +271,15 @@ def _descheduling(state: ClusterState, pool: PoolState, known: PodClaims) -> Ite
 def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
     """The vpods that the pod carries, the largest shares first."""
     rows = sorted(
-        ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
-        key=lambda item: (-item[1].placed.slots, item[0]),
+        ((key, claim) for key, claim in known.claims.items() if claim.decided.vreplicas),
+        key=lambda item: (-item[1].decided.slots, item[0]),
     )
     return [
         {
             "vpod": key,
-            "vreplicas": claim.placed.vreplicas,
-            "slots": claim.placed.slots,
-            **({"perVReplica": dict(claim.placed.amounts)} if claim.placed.amounts else {}),
+            "vreplicas": claim.decided.vreplicas,
+            "slots": claim.decided.slots,
+            **({"perVReplica": dict(claim.decided.amounts)} if claim.decided.amounts else {}),
             "published": claim.published,
             "of": _total(pool, key),
         }
@@ -287,17 +289,17 @@ def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
 
 def _total(pool: PoolState, key: str) -> int:
     vpod = pool.vpods.get(key)
-    return max(pool.placed_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
+    return max(pool.decided_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
 
 
 def _loss(pool: PoolState, known: PodClaims, lost: Callable[[PodClaims], bool]) -> list[Answer]:
     """What each vpod of the pod loses if the pods of ``lost`` are lost; the largest part first."""
     rows = []
     for key, claim in known.claims.items():
-        if not claim.placed.vreplicas:
+        if not claim.decided.vreplicas:
             continue
         count = sum(
-            other.placed.vreplicas
+            other.decided.vreplicas
             for name, other in pool.claims_of(key).items()
             if lost(pool.pods[name])
         )

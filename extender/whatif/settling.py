@@ -43,7 +43,7 @@ class Settled:
     @property
     def unplaced(self) -> int:
         """Vreplicas without a place."""
-        return sum(decision.left for decision in self.decisions.values())
+        return sum(decision.pending for decision in self.decisions.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def settle(
             made = _compact(state, pool, shrink=course.grow, expired=expired)
             settled.moves += made
             freed = freed or bool(made)
-        undecided = [vpod for vpod in undecided if settled.decisions[vpod].left]
+        undecided = [vpod for vpod in undecided if settled.decisions[vpod].pending]
         # If nothing was freed, vpods that have found no room will find none.
         if not freed or not (undecided or course.compact):
             break
@@ -103,7 +103,7 @@ def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled
     changed: list[Decision] = []
     freed = False
     for key in keys:
-        before = pool.placed_of(key)
+        before = pool.decided_of(key)
         decision = settled.decisions[key] = trial.decide(pool, pool.vpods[key])
         if dict(decision.target) != before or decision.target != pool.vpods[key].placements:
             changed.append(decision)
@@ -153,7 +153,7 @@ def _make_room_first(state: ClusterState, pool: PoolState) -> list[Move]:
     """Make the moves that a pool tries before it grows. Return them."""
     allows = partial(state.selects, pool.key)
     plan = plan_scale(pool, allows)
-    if plan is None or not pool.unplaced:
+    if plan is None or not pool.vpods_with_pending:
         return []
     waiting = waiting_without_growth(pool, allows, plan)
     if not placed_by_moves(pool, waiting):

@@ -75,14 +75,14 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
     asks for waits, even if there is room for it.
     """
     pool = state.pool(key)
-    placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
+    placed = {vpod: pool.decided_of(vpod) for vpod in pool.vpods}
     if settled is None:
         left = {
             name: max(0, vpod.vreplicas - sum(placed[name].values()))
             for name, vpod in pool.vpods.items()
         }
     else:
-        left = {vpod: decision.left for vpod, decision in settled.decisions.items()}
+        left = {vpod: decision.pending for vpod, decision in settled.decisions.items()}
     pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     plan = plan_scale(pool, partial(state.selects, pool.key))
     return Side(
@@ -106,7 +106,7 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
 def _losses(pool: PoolState) -> dict[str, tuple[int, int]]:
     losses: dict[str, tuple[int, int]] = {}
     for key in pool.vpods:
-        placed = pool.placed_of(key)
+        placed = pool.decided_of(key)
         total = sum(placed.values())
         for zone, count in loss_by_zone(pool, placed).items():
             lost, vpods = losses.get(zone, (0, 0))

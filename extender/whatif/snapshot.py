@@ -46,7 +46,7 @@ class Remains(NamedTuple):
 
     pod_name: str
     last_ledger: Mapping[str, Share]
-    last_ledger_old: bool
+    last_ledger_settled: bool
     last_location: tuple[str, str]
 
 
@@ -133,7 +133,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         key=pool.key,
         profile=pool.profile,
         objects=(
-            *(state.pod for state in pool.pods.values() if state.pod is not None),
+            *(known.pod for known in pool.pods.values() if known.pod is not None),
             *pool.unowned_pods.values(),
             *pool.vpods.values(),
         ),
@@ -144,7 +144,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
             if claim.reserved is not None
         ),
         remains=tuple(
-            Remains(name, dict(state.last_ledger), state.last_ledger_old, state.last_location)
+            Remains(name, dict(state.last_ledger), state.last_ledger_settled, state.last_location)
             for name, state in pool.unbound.items()
             if state.last_ledger or state.last_location != ("", "")
         ),
@@ -165,7 +165,7 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
         pool.recall(
             remains.pod_name,
             remains.last_ledger,
-            old=remains.last_ledger_old,
+            settled=remains.last_ledger_settled,
             location=remains.last_location,
         )
     for obj in taken.objects:

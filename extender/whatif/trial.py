@@ -43,7 +43,9 @@ class Trial:
         self._waiting: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
-        self._waiting = {key: list(pool.unplaced) for key, pool in self.state.pools.items()}
+        self._waiting = {
+            key: list(pool.vpods_with_pending) for key, pool in self.state.pools.items()
+        }
         return self
 
     def __exit__(
@@ -79,13 +81,15 @@ class Trial:
         pool, name = self.state.pool(changed.pool), changed.name
         known = pool.pods.get(name)
         ledger = dict(known.last_ledger) if known is not None else {}
-        old, location = (
-            (known.last_ledger_old, known.last_location) if known is not None else (False, ("", ""))
+        settled, location = (
+            (known.last_ledger_settled, known.last_location)
+            if known is not None
+            else (False, ("", ""))
         )
 
         def recall() -> None:
             if name in pool.pods or ledger:
-                pool.recall(name, ledger, old=old, location=location)
+                pool.recall(name, ledger, settled=settled, location=location)
 
         return recall
 
@@ -131,7 +135,7 @@ class Trial:
             if claim.reserved is not None
         }
         start = pool.next_start_ordinal
-        pool.reserve(self, key, decision.shares(pool.placed_of(key)), expires_at=FOREVER)
+        pool.reserve(self, key, decision.shares(pool.decided_of(key)), expires_at=FOREVER)
 
         def release() -> None:
             pool.release(self, key)

@@ -54,6 +54,6 @@ def first_decision_s(fill: Callable[[], Caches], key: str) -> float:
     """CPU seconds until the vpod is decided. Raises AssertionError where it found no place."""
     watch = Stopwatch()
     (decision,) = watch.run(lambda: Shipped(fill()).decide([key]))
-    if decision.left:
+    if decision.pending:
         raise AssertionError(f"{key} was not placed: {decision.explanation.outcome()}")
     return watch.cpu_s

@@ -102,7 +102,7 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
         small_s=small_watch.cpu_s / small_vpods if small_vpods else each_s,
         rebuilt_s=rebuilt_watch.cpu_s / len(peers) if peers else None,
         same=all(made[index] == decision for index, decision in peers),
-        placed=sum(1 for decision in made if not decision.left),
+        placed=sum(1 for decision in made if not decision.pending),
     )
     return round_, made
 
@@ -149,7 +149,7 @@ def churn(cluster: Cluster, shipped: Shipped, decisions: Sequence[Decision]) -> 
     shipped.settle(settled)
     changes, watch = churned(settled), Stopwatch()
     made = watch.run(shipped.change, changes)
-    if any(decision.left for decision in made):
+    if any(decision.pending for decision in made):
         raise AssertionError("what has grown was not placed")
     return len(changes), watch.cpu_s
 

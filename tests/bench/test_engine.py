@@ -44,7 +44,7 @@ def test_every_vpod_is_placed_and_16_of_20_slots_are_used(profile: str, workload
     decisions = shipped.decide(cluster.vpod_keys)
     slots: Counter[str] = Counter()
     for vpod, decision in zip(cluster.vpods, decisions, strict=True):
-        assert (sum(decision.target.values()), decision.left) == (vpod.vreplicas, 0)
+        assert (sum(decision.target.values()), decision.pending) == (vpod.vreplicas, 0)
         slots += Counter({name: count * vpod.weight for name, count in decision.target.items()})
     assert max(slots.values()) <= objects.SLOTS_PER_POD
     assert slots.total() == VPODS * SLOTS_PER_VPOD == PODS * 16
@@ -99,7 +99,7 @@ def test_a_placed_cluster_is_the_same_from_json_and_from_objects_and_on_rebuilt_
     assert rebuilt_state(cluster).digest() == state.digest()
     pool = state.pool(objects.POOL)
     assert {pod.held for pod in pool.pods.values()} == {15, 16}
-    assert [*pool.unplaced] == [cluster.vpod_keys[-1]]
+    assert [*pool.vpods_with_pending] == [cluster.vpod_keys[-1]]
     for key, claims in pool.claims_by_vpod.items():
         assert all(claim.ledger == claim.status for claim in claims.values()), key
 

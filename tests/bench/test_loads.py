@@ -77,7 +77,7 @@ async def test_the_service_sees_the_adapters_of_the_stub_and_no_other_pods(tmp_p
     )
     assert not stub.writes
     pool = caches.state.pool(objects.POOL)
-    assert not pool.unplaced
+    assert not pool.vpods_with_pending
     assert not pool.overcommitted()
     assert pool.is_member(pool.pods[waiting["metadata"]["name"]])
 

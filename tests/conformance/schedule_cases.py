@@ -194,9 +194,9 @@ def _compare(call: Call, world: World, rules: Rules) -> str | None:
     pool.set_profile(Profile(name="case", rules=rules))
     decision = place(pool, pool.vpods[call.key])
     found = [{"podName": name, "vreplicas": count} for name, count in decision.target.items()]
-    if (found, decision.left) == (call.placements, call.left):
+    if (found, decision.pending) == (call.placements, call.left):
         return None
-    return f"expected {call.placements}, left {call.left}; found {found}, left {decision.left}"
+    return f"expected {call.placements}, left {call.left}; found {found}, left {decision.pending}"
 
 
 # -- where we differ on purpose: conditions on a call's input --------------------------------------

@@ -59,7 +59,7 @@ class Call:
         pool = self.world.build()
         claims = pool.claims_of(self.key)
         return {
-            name: pool.pods[name].capacity - pool.pods[name].placed + claims[name].placed.slots
+            name: pool.pods[name].capacity - pool.pods[name].decided + claims[name].decided.slots
             for name in self.standing
         }
 

@@ -182,7 +182,7 @@ def _check_state(world: World, before: Mapping[str, Any]) -> str | Difference | 
     """
     pods = world.build().by_ordinal
     free = [
-        world.capacity - (pods[ordinal].placed if ordinal in pods else 0)
+        world.capacity - (pods[ordinal].decided if ordinal in pods else 0)
         for ordinal in range(len(before["freeCap"]))
     ]
     unseen = NOT_SEEN | ({"freeCap"} if free == before["freeCap"] else set())
@@ -196,7 +196,7 @@ def check_call(call: Call, profile: Profile) -> str | Difference | None:
         return None
     found = (
         f"expected {call.placements}, left {call.left}; found {dict(decision.target)}, left "
-        f"{decision.left}"
+        f"{decision.pending}"
     )
     holding = [rule for rule in RULES if rule.holds(call)]
     excused = _excused(call, profile, decision, holding)
@@ -224,17 +224,17 @@ def _excused(
         ):
             return rule.difference
     totals = sum(item["vreplicas"] for item in call.placements), call.left
-    return TIES if has_ties(call) and totals == (decision.scheduled, decision.left) else None
+    return TIES if has_ties(call) and totals == (decision.scheduled, decision.pending) else None
 
 
 def _same(call: Call, decision: Decision, repaired: Decision) -> bool:
     """Whether both say the same; where not all find room, policies leave as it is what a repaired
     call may not have.
     """
-    if decision.left != repaired.left:
+    if decision.pending != repaired.pending:
         return False
     return dict(decision.target) == dict(repaired.target) or (
-        call.is_placed_afresh and decision.left > 0
+        call.is_placed_afresh and decision.pending > 0
     )
 
 
@@ -254,4 +254,4 @@ def _decide(call: Call, profile: Profile) -> Decision:
 
 def _agrees(call: Call, decision: Decision) -> bool:
     found = [{"podName": name, "vreplicas": count} for name, count in decision.target.items()]
-    return (found, decision.left) == (call.placements, call.left)
+    return (found, decision.pending) == (call.placements, call.left)

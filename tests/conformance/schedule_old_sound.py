@@ -10,9 +10,9 @@ from tests.conformance.schedule_old_call import Call
 
 def unsound(call: Call, decision: Decision) -> str | None:
     """What does not hold of ``decision``; None if all does."""
-    if call.is_placed_afresh and decision.left:
+    if call.is_placed_afresh and decision.pending:
         return ", ".join(_failed_attempt(call, decision)) or None
-    return ", ".join(_problems(call, decision.target, decision.left)) or None
+    return ", ".join(_problems(call, decision.target, decision.pending)) or None
 
 
 def _problems(call: Call, target: Mapping[str, int], left: int) -> Iterator[str]:
@@ -38,11 +38,11 @@ def _problems(call: Call, target: Mapping[str, int], left: int) -> Iterator[str]
 def _failed_attempt(call: Call, decision: Decision) -> Iterator[str]:
     """Where not all find room, policies change nothing."""
     if dict(decision.target) != {name: count for name, count in call.published.items() if count}:
-        yield f"what is published changes, and {decision.left} are left"
+        yield f"what is published changes, and {decision.pending} are left"
     if call.policy.predicates <= {"PodFitsResources"}:
         room = sum(call.room.values())
-        if decision.left != call.wanted - room:
-            yield f"{decision.left} of {call.wanted} are left, and there is room for {room}"
+        if decision.pending != call.wanted - room:
+            yield f"{decision.pending} of {call.wanted} are left, and there is room for {room}"
 
 
 def _free(call: Call, target: Mapping[str, int]) -> int:

@@ -400,7 +400,9 @@ def test_an_unsound_answer_is_never_excused(
     def unsound(pool: PoolState, vpod: VPod) -> Decision:
         decision = place(pool, vpod)
         if not pool.pods["s-0"].schedulable:  # elsewhere it is as Knative takes it
-            decision = decision._replace(target={f"s-{o}": n for o, n in target.items()}, left=left)
+            decision = decision._replace(
+                target={f"s-{o}": n for o, n in target.items()}, pending=left
+            )
         return decision
 
     monkeypatch.setattr(schedule_old_cases, "place", unsound)

@@ -147,7 +147,7 @@ def test_each_recorded_row_is_translated_or_left_out_by_name():
 
 
 @pytest.mark.parametrize(
-    ("vpods", "node", "all_bound", "ledger", "planned"),
+    ("vpods", "node", "already_bound", "ledger", "planned"),
     [
         pytest.param([], NODE, True, {}, [], id="all-bound"),
         pytest.param([("a", 2, {})], "", False, {"tenant/a": 2}, ["tenant/a"], id="one-binding"),
@@ -162,14 +162,14 @@ def test_each_recorded_row_is_translated_or_left_out_by_name():
         pytest.param([("a", 2, {0: 2})], "", False, {"tenant/a": 2}, [], id="pv-already-bound"),
     ],
 )
-async def test_assume(vpods, node, all_bound, ledger, planned):
+async def test_assume(vpods, node, already_bound, ledger, planned):
     world = await a_world(*vpods, node=node)
     assumed = world.binder().assume(the_pod(world), NODE)
-    assert assumed.all_bound is all_bound
+    assert assumed.already_bound is already_bound
     assert {key: share.vreplicas for key, share in assumed.bind_ledger.ledger.items()} == ledger
-    assert sorted(assumed.bind_ledger.planned) == planned
+    assert sorted(assumed.bind_ledger.added) == planned
     believed = the_pod(world)
-    assert (believed.assumed, believed.node) == (not all_bound, NODE)
+    assert (believed.assumed, believed.node) == (not already_bound, NODE)
 
 
 async def test_assume_tmpupdate_failed(monkeypatch):
@@ -255,7 +255,7 @@ async def bind(world: World, later: Later) -> tuple[AssumedPod, float]:
 async def test_bind_nothing_to_bind_empty():
     world = await a_world(node=NODE)
     assumed, took = await bind(world, nothing)
-    assert (assumed.all_bound, took) == (True, 0.0)
+    assert (assumed.already_bound, took) == (True, 0.0)
     assert world.api.writes() == []
 
 

@@ -99,7 +99,7 @@ def test_the_plugin_on_the_page_loads_and_does_what_it_says():
         scene.node(a_node(f"node-{ordinal}")).pod(ordinal, {}, node=f"node-{ordinal}")
     scene.pool.set_profile(profile)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (len(decision.target), decision.left) == (3, 0)
+    assert (len(decision.target), decision.pending) == (3, 0)
 
 
 def test_the_pools_that_are_even_by_memory_are_as_the_page_says():

@@ -282,9 +282,9 @@ def use(profile: Any) -> None:
         state.pod_changed(None, a_pod(ordinal, ledger, node=f"node-{ordinal}"))
     for vreplicas, placed in ((4, {1: 2}), (1, {1: 2}), (2, {1: 2}), (20, {1: 2})):
         decision = place(state.pool(POOL), a_vpod("a", vreplicas, placed), allowed=True)
-        if sum(decision.target.values()) + decision.left < vreplicas:
+        if sum(decision.target.values()) + decision.pending < vreplicas:
             raise Broken(
-                f"{vreplicas} vreplicas, but {dict(decision.target)} and {decision.left} left"
+                f"{vreplicas} vreplicas, but {dict(decision.target)} and {decision.pending} left"
             )
 
 

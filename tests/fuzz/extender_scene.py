@@ -151,10 +151,14 @@ class VerbTarget(Target):
             )
         # The bounds of each are its own constants; here only that they hold.
         refused, entries = len(self.reactivator._refused), len(self.recorder._entries)
-        if refused > REFUSED_PODS_MAX or entries > EVENTS_MAX or len(self.binder._cache) > 10_000:
+        if (
+            refused > REFUSED_PODS_MAX
+            or entries > EVENTS_MAX
+            or len(self.binder._filter_results) > 10_000
+        ):
             raise Broken(
                 f"caches are not bounded: {refused} refused, {entries} events, "
-                f"{len(self.binder._cache)} decisions"
+                f"{len(self.binder._filter_results)} decisions"
             )
         if len(self.world.metrics.render()) > METRICS_BYTES_MAX:
             raise Broken("metrics have labels out of the input")

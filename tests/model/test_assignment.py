@@ -16,8 +16,8 @@ from extender.model.assignment import (
     Assignment,
     AssignmentTooLarge,
     Epochs,
+    ShareInstruction,
     ShareState,
-    Telling,
     acknowledged,
     acknowledgement_from,
     awaits_acknowledgement,
@@ -36,9 +36,9 @@ from extender.model.ledger import Ledger, Share
 from extender.model.names import ACKNOWLEDGED_BYTES_MAX, ASSIGNMENT_BYTES_MAX
 
 POD = ("adapters/dispatcher-3", "uid-3")
-SERVE = Telling()
-PREPARE = Telling(ShareState.PREPARE, "dispatcher-1")
-DRAIN = Telling(ShareState.DRAIN, "dispatcher-1", "2026-12-01T10:00:30.000Z", "Rebalance")
+SERVE = ShareInstruction()
+PREPARE = ShareInstruction(ShareState.PREPARE, "dispatcher-1")
+DRAIN = ShareInstruction(ShareState.DRAIN, "dispatcher-1", "2026-12-01T10:00:30.000Z", "Rebalance")
 
 
 def told(
@@ -105,7 +105,7 @@ class TestNextAssignment:
         assert after == assigned(5, a=AssignedShare(3, 1, 8, epoch, *told[:4]))
 
     def test_a_pod_may_be_told_fewer_vreplicas_than_its_ledger_has(self):
-        fewer = Telling(vreplicas=2)
+        fewer = ShareInstruction(vreplicas=2)
         after = next_assignment(None, POD, {"t/a": Share(3)}, {}, lambda: 9, lambda *_: fewer)
         assert after == assigned(9, a=AssignedShare(2, 1, 3, 9))
 
@@ -124,14 +124,14 @@ class TestNextAssignment:
         self, had: str, indexes: str, over: int, share: AssignedShare
     ):
         known = AssignedShare(len(had) or 3, 1, 8, 7, indexes=had)
-        telling = Telling(vreplicas=3, indexes=indexes_from(indexes), epoch_over=over)
+        instruction = ShareInstruction(vreplicas=3, indexes=indexes_from(indexes), epoch_over=over)
         after = next_assignment(
             assigned(4, a=known._replace(weight=2)),
             POD,
             {"t/a": Share(3)},
             {"t/a": 8},
             lambda: 9,
-            lambda *_: telling,
+            lambda *_: instruction,
         )
         assert after == assigned(5, a=share._replace(indexes=indexes))
 
@@ -144,13 +144,13 @@ class TestNextAssignment:
     def test_each_share_is_told_for_itself_from_what_its_pod_had(self):
         asked: list[tuple[str, AssignedShare | None]] = []
 
-        def tell(vpod: str, had: AssignedShare | None) -> Telling:
+        def instruct(vpod: str, had: AssignedShare | None) -> ShareInstruction:
             asked.append((vpod, had))
             return DRAIN if vpod == "t/a" else SERVE
 
         had = AssignedShare(3, 1, 8, 7)
         ledger = {"t/a": Share(3), "t/b": Share(1)}
-        after = next_assignment(assigned(4, a=had), POD, ledger, {}, lambda: 9, tell)
+        after = next_assignment(assigned(4, a=had), POD, ledger, {}, lambda: 9, instruct)
         assert asked == [("t/a", had), ("t/b", None)]
         assert after == assigned(
             5, a=AssignedShare(3, 1, 8, 7, *DRAIN[:4]), b=AssignedShare(1, 1, 1, 9)
@@ -451,7 +451,9 @@ def test_an_adapter_that_is_behind_is_awaited(
         pytest.param((DRAIN, DRAIN), 3, "2 to drain, unacknowledged", id="it may not know"),
     ],
 )
-def test_what_an_adapter_has_still_to_do(shares: tuple[Telling, ...], said: int, left: str):
+def test_what_an_adapter_has_still_to_do(
+    shares: tuple[ShareInstruction, ...], said: int, left: str
+):
     told = {str(i): AssignedShare(1, 1, 1, 7, *share[:4]) for i, share in enumerate(shares)}
     acknowledgement = encode_acknowledged(Acknowledged(said, 2))
     assert left_to_do(encode_assignment(assigned(4, **told)), acknowledgement) == left

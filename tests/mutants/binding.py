@@ -48,7 +48,7 @@ BINDING = (
     Mutant(
         "ledger changed since filter is not noticed",
         _BINDER,
-        "if decision is not None and decision.ledger_text != pod.ledger_text:",
+        "if found is not None and found.ledger_text != pod.ledger_text:",
         "if decision is None:",
         "filter has decided on placements that are not the pod's any more",
         (f"{_TEST}test_a_ledger_edited_between_filter_and_bind_is_refused",),
@@ -67,15 +67,15 @@ BINDING = (
     Mutant(
         "pending vreplicas given by any replica",
         _BINDER,
-        "with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)",
-        "with_planned=plans_at_bind(pool.profile)",
+        "with_added=self._leads(pod.pool) and adds_at_bind(pool.profile)",
+        "with_added=adds_at_bind(pool.profile)",
         "two replicas that bind would give away the same pending vreplicas",
         (f"{_TEST}test_only_the_leader_gives_a_binding_pod_what_is_still_pending",),
     ),
     Mutant(
-        "planned vreplicas are not reserved",
+        "added vreplicas are not reserved",
         _BINDER,
-        "for key in bind_ledger.planned:",
+        "for key in bind_ledger.added:",
         "for key in dict[str, int]():",
         "a second bind, or the placer, would give the same vreplicas to another pod",
         (
@@ -94,7 +94,7 @@ BINDING = (
     Mutant(
         "revert leaves the reservations",
         _BINDER,
-        "self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)",
+        "self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.added)",
         "return",
         "lost revert: slots promised to nobody",
         (f"{_TEST}test_a_binding_that_the_api_server_refuses_is_undone_exactly",),
@@ -228,8 +228,8 @@ BINDING = (
     Mutant(
         "what a lagging status claims comes before what the last pod held",
         "extender/node/bind_ledger.py",
-        "sources = covered, held, published, placements_from_former_pool",
-        "sources = published, placements_from_former_pool, held",
+        "in_order = covered, held, published, placements_from_former_pool",
+        "in_order = published, placements_from_former_pool, held",
         "stale read: what stands is cut to make room for what has left",
         (
             "tests/node/test_bind_ledger.py::TestStanding::"
@@ -273,16 +273,16 @@ BINDING = (
     Mutant(
         "the last ledger is forgotten",
         _CARRY,
-        "sources = covered, held, published, placements_from_former_pool",
-        "sources = covered, published, placements_from_former_pool",
+        "in_order = covered, held, published, placements_from_former_pool",
+        "in_order = covered, published, placements_from_former_pool",
         "a returning ordinal must cover statuses that the watch has not shown (I2)",
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
         "placements from a former pool are not carried",
         _CARRY,
-        "sources = covered, held, published, placements_from_former_pool",
-        "sources = covered, held, published",
+        "in_order = covered, held, published, placements_from_former_pool",
+        "in_order = covered, held, published",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
             "tests/engine/state/test_placements_from_former_pool.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",
@@ -291,16 +291,16 @@ BINDING = (
     Mutant(
         "what stands may overcommit",
         _CARRY,
-        "return within_slots(slots, *sources, capacities=most)",
-        "return within_slots(1 << 30, *sources, capacities=most)",
+        "return within_slots(slots, *in_order, capacities=most)",
+        "return within_slots(1 << 30, *in_order, capacities=most)",
         "I1: a pod that has become smaller",
         (f"{_TEST}test_standing_placements_never_overcommit_a_pod_that_has_become_smaller",),
     ),
     Mutant(
         "what stands may overcommit a dimension",
         _CARRY,
-        "return within_slots(slots, *sources, capacities=most)",
-        "return within_slots(slots, *sources)",
+        "return within_slots(slots, *in_order, capacities=most)",
+        "return within_slots(slots, *in_order)",
         "I1: a pool whose capacities were lowered",
         (
             "tests/node/test_bind_ledger.py::TestDimensions::"
@@ -308,17 +308,17 @@ BINDING = (
         ),
     ),
     Mutant(
-        "planned on top without looking at the slots",
+        "added on top without looking at the slots",
         _CARRY,
-        "(slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)",
-        "(slots if there == ordinal else state.capacity) - ledger_slots(back)",
-        "pending vreplicas would be planned where others stand",
+        "(slots if there == ordinal else known.capacity) - known.held - ledger_slots(back)",
+        "(slots if there == ordinal else known.capacity) - ledger_slots(back)",
+        "pending vreplicas would be added where others stand",
         (
             "tests/node/test_bind_ledger_shares.py::test_a_pod_on_which_others_stand_takes_less_of_what_is_pending",
         ),
     ),
     Mutant(
-        "what comes back by itself is planned again",
+        "what comes back by itself is added again",
         _CARRY,
         " - returning.get(key, 0))",
         ")",
@@ -326,15 +326,15 @@ BINDING = (
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
-        "closed ordinals are planned for",
+        "closed ordinals get pending vreplicas",
         _CARRY,
-        "return not (state.leaving or pool.is_closed(state))",
-        "return not state.leaving",
+        "return not (known.leaving or pool.is_closed(known))",
+        "return not known.leaving",
         "what is being emptied would be filled again",
         (f"{_PLANNED}test_a_closed_ordinal_gets_nothing_new_and_what_stands_there_comes_back",),
     ),
     Mutant(
-        "planned for tenants that the pool does not select",
+        "added for tenants that the pool does not select",
         _CARRY,
         "if not allows(vpod):",
         "if not key:",
@@ -342,11 +342,11 @@ BINDING = (
         (f"{_PLANNED}test_a_tenant_that_the_pool_does_not_select_gets_nothing",),
     ),
     Mutant(
-        "the weight of planned vreplicas is ignored",
+        "the weight of added vreplicas is ignored",
         _CARRY,
         "free[there] -= count * vpod.weight",
         "free[there] -= count",
-        "heavy vreplicas would be planned for slots that are taken",
+        "heavy vreplicas would be added where slots are taken",
         (
             "tests/node/test_bind_ledger_shares.py::test_heavy_vreplicas_leave_the_next_vpod_what_they_do_not_take",
         ),
@@ -363,10 +363,10 @@ BINDING = (
     ),
     Mutant(
         "expired decisions count",
-        "extender/node/decisions.py",
+        "extender/node/filter_results.py",
         "return entry if entry is not None and entry.expires_at > self._clock() else None",
         "return entry",
         "I5: kube-scheduler never says that it has given a pod up",
-        ("tests/node/test_decisions.py::test_decisions_expire",),
+        ("tests/node/test_filter_results.py::test_results_expire",),
     ),
 )

@@ -61,7 +61,7 @@ EVICTIONS = (
     Mutant(
         "a late adapter of an evicted pod is tried again after the cool-down",
         "extender/service/placing/handovers.py",
-        "if hand_over.reason in PLANNED_EVENTS:",
+        "if hand_over.reason in VOLUNTARY_DISRUPTIONS:",
         "if False:",
         "the eviction would be allowed before the second attempt",
         (
@@ -94,8 +94,8 @@ ROLLOUTS = (
     Mutant(
         "a share that comes back is told to drain for ever",
         "extender/engine/placing/handover.py",
-        "if had is None or had.state is ShareState.PREPARE or comes_back:",
-        "if had is None or had.state is ShareState.PREPARE:",
+        "if current is None or current.state is ShareState.PREPARE or comes_back:",
+        "if current is None or current.state is ShareState.PREPARE:",
         "its vpod would never leave the pods that are drained (seed 91000030)",
         ("tests/engine/placing/test_handover.py::test_what_a_pod_is_told",),
     ),
@@ -155,7 +155,7 @@ ROLLOUTS = (
         "extender/engine/scaling/unavailable.py",
         "or known.evicted is not None",
         "",
-        "planned events together would take more than one pod",
+        "voluntary disruptions together would take more than one pod",
         (f"{_ROLLS}test_a_rollout_waits_for_an_eviction_of_another_pod",),
     ),
 )
@@ -171,7 +171,7 @@ MAX_UNAVAILABLE = (
         _UNAVAILABLE,
         "if len(self._names) >= self.most:",
         "if False:",
-        "I8: planned events together would take more pods than the owner of the pool allows",
+        "I8: voluntary disruptions together would take more pods than the owner of the pool allows",
         (
             f"{_TURNS}test_evictions_get_their_turns_in_the_order_of_their_first_attempts",
             f"{_STEPS}test_by_default_one_pod_of_a_small_pool_follows_the_other",

@@ -156,16 +156,16 @@ HANDING_OVER = (
     Mutant(
         "the deadline of a drain begins anew",
         _RULES,
-        "return Telling(had.state, had.peer, had.deadline, had.intent)",
-        "return drain() or Telling()",
+        "return ShareInstruction(current.state, current.peer, current.deadline, current.intent)",
+        "return drain() or ShareInstruction()",
         "liveness: each write of the assignment would give the adapter more time",
         (_IS_TOLD,),
     ),
     Mutant(
         "a new adapter is told to serve before the status says so",
         _RULES,
-        "if not preparing and had is None:",
-        "if had is None:",
+        "if not preparing and current is None:",
+        "if current is None:",
         "the adapters of both pods would serve at once, and take over from each other",
         (
             _IS_TOLD,
@@ -175,8 +175,8 @@ HANDING_OVER = (
     Mutant(
         "a share that is served again keeps its epoch",
         _TOLD,
-        "had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN)",
-        "had is None",
+        "(current.state is ShareState.DRAIN and told.state is not ShareState.DRAIN)",
+        "False",
         "writes of the pod that served it meanwhile would not be fenced off",
         (
             "tests/model/test_assignment.py::TestNextAssignment::"
@@ -207,19 +207,19 @@ HANDING_OVER = (
     Mutant(
         "what is taken back moves again at once",
         _PLAN,
-        "elif self.stays and pod.draining and pod.serving and not pod.abandoned:",
-        "elif self.stays and pod.condemned:",
+        "elif self.taken_back and pod.draining and pod.serving and not pod.abandoned:",
+        "elif self.taken_back and pod.condemned:",
         "the same adapter would be asked for ever, and the slots held",
         (
-            "tests/engine/placing/test_plan_stays.py::"
+            "tests/engine/placing/test_plan_taken_back.py::"
             "test_it_stays_on_a_pod_that_drains_and_serves_it",
         ),
     ),
     Mutant(
         "a move whose new adapter never gets ready is never taken back",
         _HAND_OVERS,
-        "if self._clock() + TIMER_RESOLUTION_S < hand_over.prepared_by:",
-        "if hand_over.prepared_by:",
+        "if self._clock() + TIMER_RESOLUTION_S < hand_over.prepare_until:",
+        "if hand_over.prepare_until:",
         "liveness: its slots would be held for ever, and nobody told",
         (f"{_MOVES}test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told",),
     ),
@@ -234,7 +234,7 @@ HANDING_OVER = (
     Mutant(
         "a ledger is lowered although its adapter has not let go",
         _COMMITTER,
-        "if self.hand_overs.must_retain(batch.pool, key, name, remaining=share.vreplicas):",
+        "if self.hand_overs.retain_or_report(batch.pool, key, name, remaining=share.vreplicas):",
         "if not name:",
         "I7: a drain would empty the old pod's ledger at once",
         (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),

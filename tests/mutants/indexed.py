@@ -96,7 +96,7 @@ INDEXED = (
     Mutant(
         "an index that is new on a pod does not raise its epoch",
         "extender/model/assignment.py",
-        "or told.indexes & ~indexes_from(had.indexes) != 0",
+        "or told.indexes & ~indexes_from(current.indexes) != 0",
         "",
         "fencing: another pod had it with a greater epoch",
         (

@@ -174,8 +174,8 @@ LEADING = (
     Mutant(
         "what is to leave its pod waits for no closed one",
         "extender/engine/scaling/scale_down.py",
-        "chain(state.unplaced, _to_leave(state))",
-        "chain(state.unplaced)",
+        "chain(state.vpods_with_pending, _to_leave(state))",
+        "chain(state.vpods_with_pending)",
         "I3: a vreplica would stay on a pod taken for lost beside one with room",
         (
             "tests/engine/scaling/test_scale_down.py::test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one",

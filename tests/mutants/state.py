@@ -356,7 +356,7 @@ PLAN = (
     Mutant(
         "what is only reserved for another pushes a vpod out",
         _PLAN,
-        "over = pod.placed_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity\n",
+        "over = pod.written_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity\n",
         "pass\n",
         "I4: it leaves for what cannot be written",
         (f"{_PLANS}test_what_is_only_reserved_pushes_nobody_out",),
@@ -409,7 +409,7 @@ PLAN = (
         "who grows heavier counts on what another is about to leave",
         _PLAN,
         "own = max(claim.ledger.slots, pod.free + claim.held_slots)",
-        "own = max(claim.ledger.slots, pod.capacity - pod.placed + claim.placed.slots)",
+        "own = max(claim.ledger.slots, pod.capacity - pod.decided + claim.decided.slots)",
         "I4: a third has to leave the pod for overcommitment where the other one cannot leave",
         (f"{_PLANS}test_growing_heavier_takes_no_room_that_another_one_has_not_left_yet",),
     ),
@@ -500,7 +500,7 @@ PLAN = (
     Mutant(
         "what an unwritten decision takes away goes elsewhere",
         _PLAN,
-        "if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):",
+        "if more <= 0 or not self.rules.start_from_decided or self._may_be_in_hand_over(placed):",
         "if more:",
         "I4: it is published there still",
         (f"{_PLANS}test_what_an_unwritten_decision_takes_away_stays_where_it_is_published",),
@@ -561,8 +561,8 @@ SCALE_DOWN = (
     Mutant(
         "what a pending pod's last one held keeps its ordinal for ever",
         _PODS,
-        "pod.last_ledger_old = True",
-        "pod.last_ledger_old = False",
+        "pod.last_ledger_settled = True",
+        "pod.last_ledger_settled = False",
         "a pool whose highest pod finds no node would never shrink",
         (
             f"{_STATES}TestWhatTheLastIncarnationCarried::test_where_its_ordinal_is_expected_back_it_only_grows_old",
@@ -632,8 +632,8 @@ SCALE_DOWN = (
     Mutant(
         "what grows heavier is no less room",
         "extender/engine/scaling/packing.py",
-        "self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)",
-        "self._free[ordinal] = pod.capacity - pod.placed",
+        "self._free[ordinal] = pod.capacity - pod.decided - _heavier(pod)",
+        "self._free[ordinal] = pod.capacity - pod.decided",
         "liveness: placing keeps that room from others, and the pool does not grow",
         (
             "tests/engine/scaling/test_scaling.py::test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room",

@@ -187,7 +187,7 @@ COMMITTER = (
     Mutant(
         "a status for an older spec",
         _COMMITTER,
-        "decision.of != _version(vpod) or",
+        "decision.decided_version != _version(vpod) or",
         "vpod is None or",
         "stale read: it would claim to have observed what nobody has decided",
         (f"{_TEST}test_a_vpod_recreated_under_the_same_name_does_not_get_its_predecessors_status",),
@@ -195,8 +195,8 @@ COMMITTER = (
     Mutant(
         "what a vanished vpod had is taken from its successor",
         _COMMITTER,
-        "if decision.of != _version(self._of_pool(key, batch.pool)):",
-        "if decision.of is None:",
+        "if decision.decided_version != _version(self._of_pool(key, batch.pool)):",
+        "if decision.decided_version is None:",
         "a vpod that came back under its old name wants what it finds",
         (f"{_ORDER}test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_ledgers",),
     ),

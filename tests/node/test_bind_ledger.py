@@ -9,7 +9,7 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import anyone
 from extender.model.ledger import Share, encode_ledger, ledger_slots
 from extender.model.objects import AdapterPod, LabelSelector
-from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal, plans_at_bind
+from extender.node.bind_ledger import adds_at_bind, bind_ledger_of, ledger_of_ordinal
 from tests.support import worlds
 from tests.support.builders import POOL, Scene
 from tests.support.worlds import Naive
@@ -18,9 +18,9 @@ TEAM_X = LabelSelector(match_labels={"team": "x"})
 
 
 def carried(
-    scene: Scene, ordinal: int, *, with_planned: bool = True
+    scene: Scene, ordinal: int, *, with_added: bool = True
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """(ledger, planned) of an ordinal's pod, as vpod name -> vreplicas."""
+    """(ledger, added) of an ordinal's pod, as vpod name -> vreplicas."""
     pod = scene.pool.pods[f"dispatcher-{ordinal}"].pod
     assert pod is not None
     slots = scene.pool.pods[pod.name].capacity
@@ -28,17 +28,17 @@ def carried(
         scene.pool,
         pod,
         slots=slots,
-        with_planned=with_planned,
+        with_added=with_added,
         allows=lambda v: scene.state.selects(POOL, v),
     )
     ledger = {key.partition("/")[2]: share.vreplicas for key, share in bind_ledger.ledger.items()}
-    return ledger, {key.partition("/")[2]: count for key, count in bind_ledger.planned.items()}
+    return ledger, {key.partition("/")[2]: count for key, count in bind_ledger.added.items()}
 
 
 class TestStanding:
     def test_it_is_what_vpods_publish_there(self):
         scene = Scene().pod(0, node="").vpod("a", 3, {0: 2, 1: 1}).vpod("b", 1, {0: 1})
-        assert carried(scene, 0, with_planned=False) == ({"a": 2, "b": 1}, {})
+        assert carried(scene, 0, with_added=False) == ({"a": 2, "b": 1}, {})
 
     def test_it_is_also_what_the_last_incarnation_carried(self):
         scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2).no_pod(0).pod(0, node="", uid="next")
@@ -98,7 +98,7 @@ class TestStanding:
             .no_pod(0)
             .pod(0, node="", uid="next")
         )
-        assert carried(scene, 0, with_planned=False) == ({"a": 4}, {})
+        assert carried(scene, 0, with_added=False) == ({"a": 4}, {})
 
 
 CPU = (("cpu", 2),)
@@ -110,7 +110,7 @@ class TestDimensions:
         scene.vpod("a", 3, {0: 3}, per_vreplica=CPU).no_pod(0).pod(0, node="", uid="next")
         pod = scene.pool.pods["dispatcher-0"].pod
         assert pod is not None
-        ledger = bind_ledger_of(scene.pool, pod, slots=20, with_planned=False, allows=anyone).ledger
+        ledger = bind_ledger_of(scene.pool, pod, slots=20, with_added=False, allows=anyone).ledger
         assert ledger == {"tenant/a": Share(2, 1, CPU)}
 
     def test_pending_vreplicas_that_take_some_wait_for_the_placer(self):
@@ -125,13 +125,13 @@ class TestPlanned:
 
     def test_only_the_leader_plans(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3)
-        assert carried(scene, 0, with_planned=False) == ({}, {})
+        assert carried(scene, 0, with_added=False) == ({}, {})
 
     def test_pods_still_to_come_share_what_is_pending(self):
         scene = Scene(slots=5, replicas=2).pod(0, node="").pod(1, node="").vpod("a", 5)
         assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{"a": 3}, {"a": 2}]
 
-    def test_what_is_planned_comes_on_top_of_what_stands_there(self):
+    def test_what_is_added_comes_on_top_of_what_stands_there(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 4, {0: 1})
         assert carried(scene, 0) == ({"a": 4}, {"a": 3})
 
@@ -192,18 +192,18 @@ class TestPlanned:
             scene.pool,
             _pod(scene),
             slots=10_000,
-            with_planned=True,
+            with_added=True,
             allows=anyone,
             placements_from_former_pool=from_former_pool,
         )
-        assert bind_ledger.planned == {}
+        assert bind_ledger.added == {}
         assert bind_ledger.ledger == from_former_pool
         assert bind_ledger.text == encode_ledger(bind_ledger.ledger)
 
     def test_a_weighted_vreplica_goes_only_where_all_of_it_fits(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, weight=2)
         bind_ledger = bind_ledger_of(
-            scene.pool, _pod(scene), slots=5, with_planned=True, allows=anyone
+            scene.pool, _pod(scene), slots=5, with_added=True, allows=anyone
         )
         assert bind_ledger.ledger == {"tenant/a": Share(2, 2)}
 
@@ -222,7 +222,7 @@ class TestPlanned:
 def test_pending_vreplicas_are_bound_with_a_pod_only_where_the_profile_deals_them_out(
     profile, plans
 ):
-    assert plans_at_bind(BUILT_IN_PROFILES[profile]) is plans
+    assert adds_at_bind(BUILT_IN_PROFILES[profile]) is plans
 
 
 def _pod(scene: Scene) -> AdapterPod:
@@ -235,10 +235,10 @@ def _pod(scene: Scene) -> AdapterPod:
 @given(worlds.worlds())
 def test_for_every_pending_pod_of_any_pool(world):
     pool, naive = world.state.pool(POOL), Naive(world, POOL)
-    planned: dict[str, int] = {}
-    for state in [state for state in pool.pods.values() if state.pending]:
+    added: dict[str, int] = {}
+    for state in [state for state in pool.pods.values() if state.awaits_node]:
         slots = state.capacity
-        bind_ledger = bind_ledger_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
+        bind_ledger = bind_ledger_of(pool, state.pod, slots=slots, with_added=True, allows=anyone)
         standing = ledger_of_ordinal(pool, state.name, slots, {})
         assert ledger_slots(bind_ledger.ledger) <= slots, "never more than its slots (I1)"
         for dimension, most in pool.capacities:
@@ -263,10 +263,10 @@ def test_for_every_pending_pod_of_any_pool(world):
         for key, share in bind_ledger.ledger.items():
             assert share.weight == naive.vpods[key].weight
             already = standing.get(key, Share(0)).vreplicas
-            assert share.vreplicas == already + bind_ledger.planned.get(key, 0)
-        for key, count in bind_ledger.planned.items():
-            planned[key] = planned.get(key, 0) + count
-    for key, count in planned.items():
+            assert share.vreplicas == already + bind_ledger.added.get(key, 0)
+        for key, count in bind_ledger.added.items():
+            added[key] = added.get(key, 0) + count
+    for key, count in added.items():
         assert count <= naive.vpods[key].vreplicas - sum(naive.placed_of(key).values()), (
             "no more than is missing"
         )

@@ -132,7 +132,7 @@ class Ours:
     def waiting(self) -> int:
         """Vreplicas without a place."""
         vpods = self.pool.vpods.values()
-        return sum(vpod.vreplicas - self.pool.placed_vreplicas(vpod.key) for vpod in vpods)
+        return sum(vpod.vreplicas - self.pool.decided_vreplicas(vpod.key) for vpod in vpods)
 
     @property
     def moved(self) -> int:
@@ -145,7 +145,7 @@ class Ours:
         return {
             vpod.name: {
                 ordinal: count
-                for name, count in self.pool.placed_of(vpod.key).items()
+                for name, count in self.pool.decided_of(vpod.key).items()
                 if (ordinal := self.pool.pods[name].ordinal) is not None
             }
             for vpod in self.pool.vpods.values()
@@ -179,7 +179,7 @@ class Ours:
         made: list[Decision] = []
         for key in keys:
             decision = place(self.pool, self.pool.vpods[key])
-            shares = decision.shares(self.pool.placed_of(key))
+            shares = decision.shares(self.pool.decided_of(key))
             self.pool.reserve(self, key, shares, expires_at=float("inf"))
             made.append(decision)
         return made
@@ -199,7 +199,7 @@ class Ours:
         vpods = sorted(
             self.pool.vpods.values(), key=lambda vpod: (self._came[vpod.key], -vpod.weight)
         )
-        return [vpod for vpod in vpods if self.pool.placed_vreplicas(vpod.key) < vpod.vreplicas]
+        return [vpod for vpod in vpods if self.pool.decided_vreplicas(vpod.key) < vpod.vreplicas]
 
     def _grow(self) -> bool:
         """Add the pods that the autoscaler's plan asks for."""
@@ -264,7 +264,7 @@ class Ours:
         made: list[Move] = []
         for decision in relocations(self.pool, moves):
             self._evictor.left_behind.leave(
-                self.pool.vpods[decision.vpod], self.pool.placed_of(decision.vpod)
+                self.pool.vpods[decision.vpod], self.pool.decided_of(decision.vpod)
             )
             commit(self.state, self.pool, [decision])
             self._moved_at[decision.vpod] = self.now_s

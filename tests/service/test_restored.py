@@ -73,7 +73,7 @@ async def test_a_service_ends_when_the_api_server_is_restored_and_the_next_one_p
 
 async def _settled(service: Service) -> bool:
     pool = service.caches.state.pools[POOL]
-    return not pool.unplaced and service.caches.state.digest() != {}
+    return not pool.vpods_with_pending and service.caches.state.digest() != {}
 
 
 async def test_a_standby_ends_as_soon_as_it_sees_the_lease_as_it_was():

@@ -176,11 +176,11 @@ async def test_a_caller_that_is_no_longer_selected_is_answered_with_what_it_has_
     async with world.serving() as service:
         await asyncio.sleep(1)
         decision = await service.placer.schedule(a_callers_vpod(3))
-        assert decision.left == 0
+        assert decision.pending == 0
         await label(world, None)
         await asyncio.sleep(1)
         again = await service.placer.schedule(a_callers_vpod(8, decision.target))
-        assert (dict(again.target), again.left) == (dict(decision.target), 5)
+        assert (dict(again.target), again.pending) == (dict(decision.target), 5)
         assert again.explanation.reason is ConflictReason.TENANT_NOT_ALLOWED
 
 

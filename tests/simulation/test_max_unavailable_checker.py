@@ -1,4 +1,4 @@
-"""I8: the checker counts the pods that planned events have."""
+"""I8: the checker counts the pods that voluntary disruptions have."""
 
 from typing import Any, Final
 

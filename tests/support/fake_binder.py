@@ -18,12 +18,12 @@ from extender.service.binding.binder import AssumedPod, BindRefused
 
 @dataclass(slots=True, kw_only=True)
 class FakeBinderConfig:
-    """What to answer, as FakeVolumeBinderConfig: ``all_bound`` (AllBound), ``find_reasons``
+    """What to answer, as FakeVolumeBinderConfig: ``already_bound`` (AllBound), ``find_reasons``
     (FindReasons) by node, and the errors that ``find``, ``assume`` and ``bind`` raise (FindErr,
     AssumeErr, BindErr).
     """
 
-    all_bound: bool = False
+    already_bound: bool = False
     find_reasons: Mapping[str, ConflictReasons] = field(default_factory=dict)
     find_error: Exception | None = None
     bind_ledger: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}, "{}"))
@@ -77,7 +77,7 @@ class FakeVReplicaBinder:
         if self.config.assume_error is not None:
             raise self.config.assume_error
         config = self.config
-        assumed = AssumedPod(pod, node, config.bind_ledger, config.slots, config.all_bound)
+        assumed = AssumedPod(pod, node, config.bind_ledger, config.slots, config.already_bound)
         self.assumed[pod.uid] = assumed
         return assumed
 

@@ -118,7 +118,7 @@ class World:
 
     def decide(self, decision: Decision) -> None:
         """Reserve a decision, as the placer does before it writes."""
-        shares = decision.shares(self.state.pool(decision.pool).placed_of(decision.vpod))
+        shares = decision.shares(self.state.pool(decision.pool).decided_of(decision.vpod))
         self.reserve("placer", decision.pool, decision.vpod, shares, 1e9)
 
     def write(self, decision: Decision) -> None:

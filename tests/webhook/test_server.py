@@ -186,7 +186,7 @@ async def test_ready_when_every_cache_is_synced_and_until_shutdown():
         give_list(view.namespaces, [a_namespace("x")], "1")
         async with client.get("/readyz") as response:
             assert response.status == 200
-        server.draining = True
+        server.shutting_down = True
         async with client.get("/readyz") as response:
             assert response.status == 503
 

@@ -72,7 +72,7 @@ def settle(state: ClusterState, key: str) -> Decision:
     pool = next(pool for pool in state.pools.values() if key in pool.vpods)
     vpod = pool.vpods[key]
     decision = place(pool, vpod, allowed=state.selects(pool.key, vpod))
-    pool.reserve("settled", key, decision.shares(pool.placed_of(key)), expires_at=1e9)
+    pool.reserve("settled", key, decision.shares(pool.decided_of(key)), expires_at=1e9)
     return decision
 
 
@@ -81,13 +81,13 @@ def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
     cannot be made.
     """
     state = Snapshot.of(scene.state, [POOL]).state()
-    rivals = [] if fix.alone else [key for key in state.pool(POOL).unplaced if key != KEY]
+    rivals = [] if fix.alone else [key for key in state.pool(POOL).vpods_with_pending if key != KEY]
     turns = [*rivals, KEY]
     if not make(state, fix, value, turns):
         return None
     decision = settle_all(state, turns)
     by_a_person = not fix.by_itself and fix.field not in PODS_THAT_COME
-    if decision.left and by_a_person and not helps_itself(scene, turns):
+    if decision.pending and by_a_person and not helps_itself(scene, turns):
         return come_to_rest(state, turns)
     return decision
 
@@ -123,7 +123,7 @@ def come_to_rest(state: ClusterState, turns: list[str]) -> Decision:
         if not add_pods(Trial(state), pool, plan.wanted - pool.stateful_set.replicas):
             break
         for key in turns:
-            if key in pool.unplaced:
+            if key in pool.vpods_with_pending:
                 settle(state, key)
     return settle(state, KEY)
 
@@ -132,7 +132,7 @@ def helps_itself(scene: Scene, turns: list[str]) -> bool:
     """Whether the vpod gets all without any change."""
     state = Snapshot.of(scene.state, [POOL]).state()
     settle_all(state, turns)
-    return not come_to_rest(state, turns).left
+    return not come_to_rest(state, turns).pending
 
 
 def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field
@@ -198,7 +198,7 @@ def move_away(state: ClusterState, count: int) -> int:
     """
     pool, made = state.pool(POOL), 0
     for key, vpod in list(pool.vpods.items()):
-        if pool.placed_vreplicas(key):
+        if pool.decided_vreplicas(key):
             commit(state, pool, [place(pool, vpod)])  # the evictor moves only what is published
     for _ in range(count):
         plan = MovePlan(pool, Limits(budget=count - made))

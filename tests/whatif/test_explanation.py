@@ -25,13 +25,13 @@ def explained(scene: Scene, key: str = KEY) -> Any:
 def test_it_says_what_place_does(scene):
     decision = place(scene.pool, scene.pool.vpods[KEY])
     answer: Any = explain_vpod(Snapshot.of(scene.state, [POOL]).state(), KEY, expired=lambda: True)
-    assert (answer["target"], answer["left"]) == (decision.target, decision.left)
+    assert (answer["target"], answer["left"]) == (decision.target, decision.pending)
     chosen = {
         row["pod"]: row["vreplicas"] for row in answer["candidates"] if row["verdict"] == "chosen"
     }
     assert chosen == decision.target
     if (
-        decision.left
+        decision.pending
         and not decision.explanation.detail
         and str(decision.explanation.reason) == "InsufficientSlots"
     ):

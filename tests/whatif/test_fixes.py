@@ -37,7 +37,7 @@ def told(scene: Scene) -> dict[str, tuple[int, int]]:
 
 def waits(scene: Scene) -> bool:
     pool = scene.pool
-    return place(pool, pool.vpods[KEY]).left > 0
+    return place(pool, pool.vpods[KEY]).pending > 0
 
 
 @DRAWN
@@ -48,7 +48,7 @@ def test_a_fix_that_is_made_leaves_what_it_says(scene):
     for fix in fixes_of(scene):
         decision = after(scene, fix, fix.after)
         assert decision is not None, fix
-        assert decision.left == fix.left, fix
+        assert decision.pending == fix.left, fix
 
 
 @DRAWN
@@ -66,7 +66,7 @@ def test_a_number_is_the_smallest_that_is_enough(scene):
             if one_less == fix.before:
                 continue
             decision = after(scene, fix, one_less)
-            assert decision is None or decision.left, fix
+            assert decision is None or decision.pending, fix
 
 
 @DRAWN
@@ -74,11 +74,13 @@ def test_a_number_is_the_smallest_that_is_enough(scene):
 def test_trying_leaves_the_state_as_it_was(scene):
     state = Snapshot.of(scene.state, [POOL]).state()
     before, places = state.digest(), {n: p.last_location for n, p in state.pool(POOL).pods.items()}
-    turns = list(state.pool(POOL).unplaced)
+    turns = list(state.pool(POOL).vpods_with_pending)
     find_fixes(state, state.pool(POOL), KEY)
     assert state.digest() == before
     assert {n: p.last_location for n, p in state.pool(POOL).pods.items()} == places
-    assert list(state.pool(POOL).unplaced) == turns, "who has waited longest is served first"
+    assert list(state.pool(POOL).vpods_with_pending) == turns, (
+        "who has waited longest is served first"
+    )
 
 
 def test_one_pod_more():
@@ -436,8 +438,8 @@ class TestDimensions:
         assert (fix.field, fix.before, fix.after) == ("spec.capacities.memory", 10, 12)
         assert "slotsPerPod" not in " ".join(told(scene))
         decision = after_capacities(scene, (("cpu", 9), ("memory", 11)))
-        assert decision.left == 1
-        assert after_capacities(scene, (("cpu", 9), ("memory", 12))).left == 0
+        assert decision.pending == 1
+        assert after_capacities(scene, (("cpu", 9), ("memory", 12))).pending == 0
 
     def test_a_vreplica_larger_than_any_pod_wants_a_greater_capacity(self):
         assert "capacities.memory 10 to 30" in told(self.scene(memory=12))

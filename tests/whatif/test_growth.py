@@ -129,7 +129,7 @@ def test_the_autoscaler_adds_what_is_needed_within_maxpods():
         autoscale(trial, pool, ["tenant/a"])
         assert pool.stateful_set is not None
         assert pool.stateful_set.replicas == replicas
-        assert pool.placed_vreplicas("tenant/a") == 4 * replicas
+        assert pool.decided_vreplicas("tenant/a") == 4 * replicas
 
 
 def test_the_autoscaler_stops_where_no_node_is_left():

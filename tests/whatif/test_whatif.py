@@ -44,15 +44,15 @@ def done_and_waited_for(state: ClusterState) -> dict[str, dict[str, int]]:
     """
     pool = state.pool(POOL)
     for _ in range(10):
-        before = {key: pool.placed_of(key) for key in pool.vpods}
+        before = {key: pool.decided_of(key) for key in pool.vpods}
         for key in sorted(pool.vpods):
             decision = place(pool, pool.vpods[key])
-            pool.reserve("done", key, decision.shares(pool.placed_of(key)), expires_at=1e9)
+            pool.reserve("done", key, decision.shares(pool.decided_of(key)), expires_at=1e9)
         for key in sorted(pool.vpods):
             commit(state, pool, [place(pool, pool.vpods[key])])
-        if before == {key: pool.placed_of(key) for key in pool.vpods}:
+        if before == {key: pool.decided_of(key) for key in pool.vpods}:
             break
-    return {key: pool.placed_of(key) for key in pool.vpods}
+    return {key: pool.decided_of(key) for key in pool.vpods}
 
 
 @DRAWN

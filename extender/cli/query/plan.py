@@ -124,8 +124,8 @@ def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) 
         found = settle(state, key, course)
         moved = {move.vpod for move in found.moves}
         for vpod, decision in found.decisions.items():
-            target = state.pool(key).placed_of(vpod) if vpod in moved else decision.target
-            settled[vpod] = {"placements": _placements(target), "unplaced": decision.left}
+            target = state.pool(key).decided_of(vpod) if vpod in moved else decision.target
+            settled[vpod] = {"placements": _placements(target), "unplaced": decision.pending}
     for row in rows:
         row["settled"] = settled.get(
             object_key(str(row["namespace"]), str(row["name"])),
@@ -142,7 +142,7 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
         "namespace": vpod.namespace,
         "name": vpod.name,
         "placements": _placements(decision.target),
-        "unplaced": decision.left,
+        "unplaced": decision.pending,
         "reasons": reasons_of(decision),
     }
 

@@ -48,7 +48,7 @@ def result_of(pool: PoolState, decisions: Sequence[Decision], ages: Mapping[str,
     """Judge decisions that are reserved. ``ages``: as in ``best_of``."""
     left = dict.fromkeys(sorted({ages[decision.vpod] for decision in decisions}), 0)
     for decision in decisions:
-        left[ages[decision.vpod]] += decision.left * decision.weight
+        left[ages[decision.vpod]] += decision.pending * decision.weight
     return Result(tuple(left.values()), -sum(free * free for free in _free(pool)))
 
 
@@ -59,7 +59,7 @@ def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
     left = [
         decision.weight
         for decision in decisions
-        if decision.left and decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
+        if decision.pending and decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     ]
     return (
         bool(left)
@@ -122,7 +122,7 @@ def _shape(decision: Decision) -> object:
     """What makes a vpod differ from another one: nothing but its size, unless it keeps a place."""
     if _added(decision) < decision.scheduled:
         return decision.vpod
-    return decision.weight, decision.amounts, decision.scheduled + decision.left
+    return decision.weight, decision.amounts, decision.scheduled + decision.pending
 
 
 def _added(decision: Decision) -> int:

@@ -46,17 +46,17 @@ def added(pod_name: str, vreplicas: int) -> Reasoning:
 
 
 class Explanation(NamedTuple):
-    """The steps and the outcome of a decision. ``refused``: for vreplicas left over, (reason text,
+    """The steps and the outcome of a decision. ``refused``: for pending vreplicas, (reason text,
     number of pods that gave it).
     """
 
     wanted: int
     """vreplicas wanted, after raising to minPodsPerVPod."""
     steps: tuple[Reasoning, ...]
-    left: int
+    pending: int
     """vreplicas without a place."""
     reason: ConflictReason | None
-    """Why the vpod is not placed as it asks. If nothing is left over: why nobody looks after what
+    """Why the vpod is not placed as it asks. If none is pending: why nobody looks after what
     is placed (``POOL_NOT_FOUND``).
     """
     refused: tuple[tuple[str, int], ...] = ()
@@ -66,7 +66,7 @@ class Explanation(NamedTuple):
     @property
     def is_satisfied(self) -> bool:
         """Whether every vreplica has a place, in a pool that exists."""
-        return not self.left and self.reason is None
+        return not self.pending and self.reason is None
 
     def sentences(self) -> Iterator[str]:
         """One line for each step, then the outcome."""
@@ -80,14 +80,14 @@ class Explanation(NamedTuple):
         """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling
         events.
         """
-        if not self.left and self.reason is not None:
+        if not self.pending and self.reason is not None:
             stands = (
                 _all_of(self.wanted, "stays where it is", "stay where they are")
                 if self.wanted
                 else "nothing is placed"
             )
             return f"{stands} ({self.reason})" + (f": {self.detail}" if self.detail else "")
-        if not self.left:
+        if not self.pending:
             return _all_of(self.wanted, "is placed", "are placed") + (
                 f"; {self.detail}" if self.detail else ""
             )
@@ -101,7 +101,7 @@ class Explanation(NamedTuple):
             else ""
         )
         return (
-            f"{self.left} of {counted_are(self.wanted, 'vreplica')} not placed "
+            f"{self.pending} of {counted_are(self.wanted, 'vreplica')} not placed "
             f"({self.reason}){detail}"
         )
 

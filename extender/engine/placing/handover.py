@@ -1,6 +1,7 @@
 """Hand-over of shares from adapter to adapter (``spec.handoff``): what a move waits for, and what
 each adapter is told meanwhile. Pure. This is ``mode: Overlap``; ``holders`` has what is different
-with ``mode: Exclusive``.
+with ``mode: Exclusive``, and ``indexes`` which vreplicas a pod has. ``service.placing.handovers``,
+``exclusive`` and ``indexed`` are what the leader remembers of each.
 
 A move of a vpod's vreplicas from pod A to pod B goes through what is stored, so the next leader can
 tell how far it has come:
@@ -32,10 +33,10 @@ from extender.model.assignment import (
     Acknowledged,
     AssignedShare,
     Assignment,
+    ShareInstruction,
     ShareState,
-    Telling,
 )
-from extender.model.eviction import PLANNED_EVENTS
+from extender.model.eviction import VOLUNTARY_DISRUPTIONS
 from extender.model.moves import MoveReason
 from extender.model.timestamps import epoch_s
 
@@ -110,7 +111,7 @@ Adapters = Callable[[str], Adapter]
 """Pod name -> its adapter."""
 
 
-def served_by_sources(
+def still_served_on_old_pods(
     pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
 ) -> dict[str, int]:
     """Pod name -> vreplicas that are published and served there, and that ``target`` has not."""
@@ -131,7 +132,7 @@ def withheld(
 
     All of them wait for the last one, so a vpod moves once.
     """
-    gone = sum(served_by_sources(pool, vpod, target, adapters).values())
+    gone = sum(still_served_on_old_pods(pool, vpod, target, adapters).values())
     if not gone:
         return {}
     claims = pool.claims_of(vpod)
@@ -245,16 +246,16 @@ def unreleased(pool: PoolState, vpod: str, adapters: Adapters, now: float) -> di
     }
 
 
-def telling(
+def instruction(
     pool: PoolState,
     vpod: str,
     name: str,
-    had: AssignedShare | None,
+    current: AssignedShare | None,
     *,
     preparing: bool,
-    drain: Callable[[], Telling | None],
-) -> Telling:
-    """What the pod ``name`` is told of a share in its ledger. ``had``: what it is told now.
+    drain: Callable[[], ShareInstruction | None],
+) -> ShareInstruction:
+    """What the pod ``name`` is told of a share in its ledger. ``current``: what it is told now.
 
     ``preparing``: True while the vpod's status waits for adapters to get ready, unless this pod's
     adapter may still serve what it is to let go. ``drain``: what to tell a pod that the share
@@ -262,23 +263,23 @@ def telling(
     """
     claim = pool.claims_of(vpod).get(name)
     if claim is None or claim.published:
-        return Telling()
+        return ShareInstruction()
     # A share may come back before the ledger has lost it: the adapter prepares it anew.
     comes_back = (
-        had is not None
-        and had.state is ShareState.DRAIN
+        current is not None
+        and current.state is ShareState.DRAIN
         and preparing
-        and claim.placed.vreplicas > 0
+        and claim.decided.vreplicas > 0
     )
-    if had is None or had.state is ShareState.PREPARE or comes_back:
-        if not preparing and had is None:
-            return Telling()
-        return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
-    if had.state is ShareState.DRAIN:
-        return Telling(had.state, had.peer, had.deadline, had.intent)
-    if claim.placed.vreplicas:
-        return Telling()  # its status follows
-    return drain() or Telling()
+    if current is None or current.state is ShareState.PREPARE or comes_back:
+        if not preparing and current is None:
+            return ShareInstruction()
+        return ShareInstruction(ShareState.PREPARE, next(published_on(pool, vpod), ""))
+    if current.state is ShareState.DRAIN:
+        return ShareInstruction(current.state, current.peer, current.deadline, current.intent)
+    if claim.decided.vreplicas:
+        return ShareInstruction()  # its status follows
+    return drain() or ShareInstruction()
 
 
 def published_on(pool: PoolState, vpod: str) -> Iterator[str]:
@@ -292,7 +293,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
-    if reason in PLANNED_EVENTS:
+    if reason in VOLUNTARY_DISRUPTIONS:
         return str(reason)
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

@@ -1,19 +1,24 @@
 """Placing (DESIGN 5.1): which vreplicas of one vpod go on which pods.
 
 Pure: a plan looks at the state and returns a ``Decision``. The caller reserves and writes it. The
-steps are:
+steps are methods of ``_Plan``; docs/architecture.md explains the words for pods:
 
-1. *Keep* what is placed, even on pods that are Pending, restarting, or on cordoned or failing
-   nodes. Drop what is on ordinals that are gone with their pods. Set aside what is on pods that are
-   drained, evicted, or were away for rescheduleAfterSeconds. Trim what overcommits a pod.
-2. *Target* = vreplicas, raised to min(minPodsPerVPod, max(schedulable pods, pods in use)).
-3. Too many: take away from the highest ordinal down. What no status has published goes first.
-4. Too few: add one vreplica at a time, by round robin over schedulable pods with room. Pods without
-   a placement of this vpod come first, then those with one, both by ascending ordinal (Knative's
-   order). A profile with plugins asks its plugins instead, here and in step 3 (DESIGN 5.2).
-5. What was set aside and has no room elsewhere stays on the pods that it should leave, so nothing
-   is lost on the way. The same holds for a pod that runs although its ordinal is gone
-   (spec.ordinals.start, the StatefulSet or its replicas have changed).
+1. ``_keep``: keep what is decided (``_start``), even on pods that are Pending, restarting, or on
+   cordoned or failing nodes. Drop what is on lost ordinals. Set aside what is on pods that are
+   leaving. Trim what overcommits a pod.
+2. ``_wanted``: the vreplicas that the vpod asks for, raised to min(minPodsPerVPod, max(schedulable
+   pods, pods in use)).
+3. ``_shrink``, if these are fewer: take away from the highest ordinal down. What no status has
+   published goes first.
+4. ``_fill``, if they are more: add one vreplica at a time, by round robin over schedulable pods
+   with room. Pods without a placement of this vpod come first, then those with one, both by
+   ascending ordinal (Knative's order). A profile with plugins asks its plugins instead, here and in
+   step 3 (DESIGN 5.2).
+5. ``_hold_back``: what was set aside and has no room elsewhere stays where it is, so nothing is
+   lost on the way.
+
+Before step 3, ``_must_replace_all`` may have all vreplicas placed anew, as Knative's plugins do.
+After step 5, ``_even_out`` may do so.
 
 ``Rules`` (of the pool's profile) lists our deliberate differences from Knative. ``KNATIVE_RULES``
 and ``KNATIVE_1_16_RULES`` each switch off the differences from one version of Knative. Under them,
@@ -44,20 +49,20 @@ class Decision(NamedTuple):
     """Where all vreplicas of a vpod should be. ``target``: pod name -> vreplicas, by ordinal, no
     zeros.
 
-    ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
-    generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal from
-    which ties were broken (``Ties.ROUND_ROBIN``). ``amounts``: what one vreplica takes of the
-    pool's dimensions.
+    ``weight``: slots of one vreplica. ``pending``: vreplicas without a place.
+    ``decided_version``: UID and generation of the decided vpod; ("", 0) for one that is gone.
+    ``tie_start``: the ordinal from which ties were broken (``Ties.ROUND_ROBIN``). ``amounts``: what
+    one vreplica takes of the pool's dimensions.
     """
 
     vpod: str
     pool: str
     target: Mapping[str, int]
     weight: int
-    left: int
+    pending: int
     explanation: Explanation
-    of: tuple[str, int] = ("", 0)
-    start: int = 0
+    decided_version: tuple[str, int] = ("", 0)
+    tie_start: int = 0
     amounts: Amounts = NO_AMOUNTS
 
     @property
@@ -114,7 +119,7 @@ def place(
     *,
     allowed: bool = True,
     leave_closed: bool = False,
-    stays: bool = False,
+    taken_back: bool = False,
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
@@ -122,15 +127,17 @@ def place(
     pool moves vreplicas to shrink. Only for vpods of callers of ``POST /v1/schedule``; the evictor
     moves all others.
 
-    ``stays``: a hand-over to other pods was taken back. So start from what is published, and leave
-    no draining pod that serves.
+    ``taken_back``: a hand-over to other pods was taken back. So start from what is published, and
+    leave no draining pod that serves.
 
     The cost is in proportion to the vpod's own placements and the vreplicas to add, not to the
     pool. If a third-party plugin fails, the vpod stays as it is (``PLUGIN_FAILED``), and no other
     vpod is affected.
     """
     try:
-        return _Plan(pool, vpod, leave_closed=leave_closed, stays=stays).run(allowed=allowed)
+        return _Plan(pool, vpod, leave_closed=leave_closed, taken_back=taken_back).run(
+            allowed=allowed
+        )
     except PluginFailed as failure:
         return _Plan(pool, vpod).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
 
@@ -139,7 +146,7 @@ def release_all(pool: PoolState, vpod_key: str) -> Decision:
     """The decision for a vpod that is gone or has left this pool: nothing, anywhere."""
     steps = tuple(
         Reasoning(Step.REMOVED, name, count, "vpod is gone")
-        for name, count in pool.placed_of(vpod_key).items()
+        for name, count in pool.decided_of(vpod_key).items()
     )
     return Decision(vpod_key, pool.key, {}, 1, 0, Explanation(0, steps, 0, None))
 
@@ -148,9 +155,9 @@ class _Plan:
     """The working values of one ``place``."""
 
     def __init__(
-        self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False, stays: bool = False
+        self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False, taken_back: bool = False
     ) -> None:
-        self.stays = stays
+        self.taken_back = taken_back
         self.leave_closed = (
             leave_closed and pool.adapter_pool is not None and pool.adapter_pool.moves_to_shrink
         )
@@ -179,8 +186,8 @@ class _Plan:
             )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
-            # minPodsPerVPod raises the target up to the pods in use, and those have become fewer.
-            # So the target falls too. Lower it here at once, and not by one step a decision.
+            # minPodsPerVPod raises what is wanted up to the pods in use, and those have become
+            # fewer. So fewer are wanted. Lower it here at once, and not by one step a decision.
             wanted = self._wanted()
         left = self._fill(-surplus)
         if left and self._is_stuck():
@@ -210,7 +217,7 @@ class _Plan:
         self.failure = failure
         self.kept = self._decided(self._published())
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
-            self._drop_what_is_elsewhere()
+            self._drop_former_pool()
         # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
         self.weight, self.amounts = self._size_of(self.kept)
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
@@ -244,15 +251,17 @@ class _Plan:
         if surplus > 0:
             self._shrink(surplus)
 
-    def _drop_what_is_elsewhere(self) -> None:
-        """Drop what the vpod has in its former pool. Its new pool does not admit its namespace."""
+    def _drop_former_pool(self) -> None:
+        """Drop what the status names on pods that this pool's StatefulSet does not have: the vpod
+        has published them in its former pool. This pool does not admit its namespace.
+        """
         for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica needs more than any pod has. What is placed overcommits its pod, and is
-        trimmed, unless the pool only lacks a dimension.
+        """Keep and trim what is placed, and add nothing: one vreplica needs more than any pod has.
+        If the pool only lacks a dimension, nothing is trimmed.
         """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)
@@ -267,11 +276,30 @@ class _Plan:
             decision = decision._replace(explanation=story)
         return decision
 
-    # -- the five steps ----------------------------------------------------------------------------
+    # -- 1. keep -----------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        for name, count in self._start().items():
+            pod = self.pool.pods[name]
+            if self._is_lost(pod):
+                self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
+            elif self.taken_back and pod.draining and pod.serving and not pod.abandoned:
+                self.kept[name] = self._trim(name, count)
+                self._note(Step.HELD_BACK, name, self.kept[name], "no adapter was ready for it")
+            elif pod.leaving or self._is_emptied(pod):
+                # What overcommits the pod may not wait there: a ledger beyond its slots can never
+                # be written (I1).
+                self.leaving[name] = self._trim(name, count)
+            elif not pod.schedulable and not self.rules.keep_on_unavailable:
+                self._note(
+                    Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE
+                )
+            elif fitting := self._trim(name, count):
+                self.kept[name] = fitting
 
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
-        if self.rules.start_from_decided and not self.stays:
+        if self.rules.start_from_decided and not self.taken_back:
             return self._decided(self._most_wanted())
         return {name: count for name, count in self.vpod.placements.items() if count}
 
@@ -279,22 +307,41 @@ class _Plan:
         """What earlier decisions have placed, and what comes back of what they took away, up to
         ``most`` vreplicas in all.
         """
-        placed = self.pool.placed_of(self.key)
+        placed = self.pool.decided_of(self.key)
         more = most - sum(placed.values())
-        if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):
+        if more <= 0 or not self.rules.start_from_decided or self._may_be_in_hand_over(placed):
             return placed
         for name, count in self._coming_back(placed, more).items():
             placed[name] = placed.get(name, 0) + count
         return placed
 
-    def _coming_back(self, placed: Mapping[str, int], more: int) -> dict[str, int]:
-        """Pod name -> vreplicas that earlier decisions took away, and that come back, because
-        ``more`` are wanted before a status shows that they were taken away.
+    def _most_wanted(self) -> int:
+        """``_wanted`` if there were enough pods."""
+        vreplicas = self.vpod.vreplicas
+        if (
+            self.vpod.deleting
+            or self.pool.adapter_pool is None
+            or (not vreplicas and self.rules.zero_means_none)
+        ):
+            return vreplicas
+        return max(vreplicas, self.pool.adapter_pool.min_pods_per_vpod)
 
-        Otherwise they would go to other pods while the status still names their old ones: a move
-        without a reason (I4). What may stay comes back first. An earlier decision may have moved
-        some, for a reason. These come back only to pods where they may stay: from others they would
-        have to leave again, and their move would be reported twice.
+    def _may_be_in_hand_over(self, placed: Mapping[str, int]) -> bool:
+        """Whether the vpod may wait for adapters: its pool hands shares over, and all that it asks
+        for has its place. Then only minPodsPerVPod can want more. What came back for that would
+        undo the move.
+        """
+        pool = self.pool.adapter_pool
+        return pool is not None and pool.hands_over and sum(placed.values()) >= self.vpod.vreplicas
+
+    def _coming_back(self, placed: Mapping[str, int], more: int) -> dict[str, int]:
+        """Pod name -> vreplicas that come back there.
+
+        An earlier decision has taken vreplicas from these pods. The vpod wants ``more`` again, and
+        its status still names them. If the vreplicas went to other pods, that would be a move
+        without a reason (I4). Pods where they may stay come first. What the earlier decision has
+        *moved* does not come back to a pod that it would have to leave again: its move would be
+        reported twice.
         """
         claims = self.pool.claims_of(self.key)
         not_moved = sum(claim.published for claim in claims.values()) - sum(placed.values())
@@ -311,13 +358,6 @@ class _Plan:
             more, not_moved = more - count, not_moved - count
         return back
 
-    def _is_handed_over(self, placed: Mapping[str, int]) -> bool:
-        """Whether all that the vpod asks for has its place, and adapters take their time to hand it
-        over. Only minPodsPerVPod would want more, and it would undo the move.
-        """
-        pool = self.pool.adapter_pool
-        return pool is not None and pool.hands_over and sum(placed.values()) >= self.vpod.vreplicas
-
     def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
         """Sort key of what comes back: what may stay, then what is lost with its ordinal, then what
         may have been moved off a pod that exists.
@@ -327,17 +367,6 @@ class _Plan:
             self.pool.is_member(self.pool.pods[name]),
             placement_order(name),
         )
-
-    def _most_wanted(self) -> int:
-        """``_wanted`` if there were enough pods."""
-        vreplicas = self.vpod.vreplicas
-        if (
-            self.vpod.deleting
-            or self.pool.adapter_pool is None
-            or (not vreplicas and self.rules.zero_means_none)
-        ):
-            return vreplicas
-        return max(vreplicas, self.pool.adapter_pool.min_pods_per_vpod)
 
     def _must_go(self, name: str) -> bool:
         pod = self.pool.pods[name]
@@ -358,25 +387,6 @@ class _Plan:
             self.pool.by_ordinal[ordinal].serving for ordinal in bits(self.pool.room)
         )
 
-    def _keep(self) -> None:
-        for name, count in self._start().items():
-            pod = self.pool.pods[name]
-            if self._is_lost(pod):
-                self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
-            elif self.stays and pod.draining and pod.serving and not pod.abandoned:
-                self.kept[name] = self._trim(name, count)
-                self._note(Step.HELD_BACK, name, self.kept[name], "no adapter was ready for it")
-            elif pod.leaving or self._is_emptied(pod):
-                # What overcommits the pod may not wait there: a ledger beyond its slots can never
-                # be written (I1).
-                self.leaving[name] = self._trim(name, count)
-            elif not pod.schedulable and not self.rules.keep_on_unavailable:
-                self._note(
-                    Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE
-                )
-            elif fitting := self._trim(name, count):
-                self.kept[name] = fitting
-
     def _is_lost(self, pod: PodClaims) -> bool:
         """Whether an ordinal is gone and its pod no longer runs: what it held is nowhere."""
         return not (self.pool.is_member(pod) or pod.condemned)
@@ -386,9 +396,9 @@ class _Plan:
         weight = self.weight
         claim = pod.claims[self.key]
         # Count this vpod's share at its present weight: slotsPerVReplica may have changed since.
-        over = pod.placed - claim.placed.slots + count * weight - pod.capacity
+        over = pod.decided - claim.decided.slots + count * weight - pod.capacity
         if over > 0:
-            over = pod.placed_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity
+            over = pod.written_beside(self.key).get(SLOTS, 0) + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if claim.ledger.vreplicas and claim.ledger.weight < weight:
             # It has become heavier. What another vpod is about to leave is not free yet: that vpod
@@ -403,7 +413,7 @@ class _Plan:
 
     def _fitting_amounts(self, pod: PodClaims, claim: Claim, count: int) -> int:
         """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in ``_trim``."""
-        placed, ledger = claim.placed, claim.ledger
+        placed, ledger = claim.decided, claim.ledger
         own = dict(times(placed.amounts, placed.vreplicas))
         written, held, each = (
             dict(times(ledger.amounts, ledger.vreplicas)),
@@ -414,14 +424,16 @@ class _Plan:
         for name, capacity in pod.capacities:
             if not (amount := each.get(name)):
                 continue
-            beside = pod.placed_amounts.get(name, 0) - own.get(name, 0)
+            beside = pod.decided_amounts.get(name, 0) - own.get(name, 0)
             if beside + fitting * amount > capacity:
-                beside = pod.placed_beside(self.key).get(name, 0)
+                beside = pod.written_beside(self.key).get(name, 0)
             fitting = min(fitting, max(0, capacity - beside) // amount)
             if ledger.vreplicas and dict(ledger.amounts).get(name, 0) < amount:
                 free = capacity - pod.held_amounts.get(name, 0) + held.get(name, 0)
                 fitting = min(fitting, max(written.get(name, 0), free) // amount)
         return max(0, fitting)
+
+    # -- 2. how many are wanted --------------------------------------------------------------------
 
     def _wanted(self) -> int:
         vreplicas = self.vpod.vreplicas
@@ -433,10 +445,14 @@ class _Plan:
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
         pods_used = sum(1 for count in self.kept.values() if count)
-        # Pods in use count, so that the target does not fall while one of them restarts.
+        # Pods in use count, so that no fewer are wanted while one of them restarts.
         return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), pods_used)))
 
+    # -- 3. too many -------------------------------------------------------------------------------
+
     def _shrink(self, surplus: int) -> None:
+        # ``deschedulers`` are Knative's plugins that choose what a vpod gives up. They have nothing
+        # to do with the loop in ``service.pools.descheduler``.
         if self.pool.profile.deschedulers and not self.failure:
             removed = shrink(self.pool, self.vpod, self.kept, surplus, self.pool.profile)
             for name in sorted(removed, key=placement_order):
@@ -453,6 +469,8 @@ class _Plan:
                     self.kept[name] = count - cut
                     self._note(Step.REMOVED, name, cut, "fewer are wanted")
 
+    # -- 4. too few --------------------------------------------------------------------------------
+
     def _fill(self, missing: int) -> int:
         """Place what is missing, and return what is left. What leaves a pod gets room first.
         Without room, it stays where it is and counts there.
@@ -465,13 +483,6 @@ class _Plan:
             self._hold_back(left)
         return left + (self._grow(missing - back) if missing > back else 0)
 
-    def _add(self, given: Mapping[int, int]) -> None:
-        by_ordinal, kept, steps = self.pool.by_ordinal, self.kept, self.steps
-        for ordinal in sorted(given):
-            name, count = by_ordinal[ordinal].name, given[ordinal]
-            kept[name] = kept.get(name, 0) + count
-            steps.append(added(name, count))
-
     def _grow(self, missing: int) -> int:
         room = self.pool.room_for(self.key)
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
@@ -483,12 +494,70 @@ class _Plan:
         self._add(given)
         return left
 
+    def _add(self, given: Mapping[int, int]) -> None:
+        by_ordinal, kept, steps = self.pool.by_ordinal, self.kept, self.steps
+        for ordinal in sorted(given):
+            name, count = by_ordinal[ordinal].name, given[ordinal]
+            kept[name] = kept.get(name, 0) + count
+            steps.append(added(name, count))
+
+    def _free(self) -> Callable[[int], int]:
+        """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
+        return free_beside(self.pool, self.key, self.kept, self.weight, self.amounts)
+
+    # -- 5. what stays where it should leave -------------------------------------------------------
+
+    def _hold_back(self, left: int) -> None:
+        for name in list(self.leaving):
+            held = min(self.leaving[name], left)
+            left -= held
+            self.leaving[name] -= held
+            if held:
+                self.kept[name] = self.kept.get(name, 0) + held
+                self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
+
+    def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
+        pod = self.pool.pods[name]
+        match reason := pod.why_leaving:
+            case None:
+                return "pod is being emptied", MoveReason.COMPACTION
+            case MoveReason.ORDINAL_GONE:
+                return "ordinal is gone", reason
+            case MoveReason.DRAIN:
+                return "pod is marked unschedulable", reason
+            case MoveReason.RESCHEDULE:
+                return "pod was not ready for too long", reason
+            case _:
+                return f"pod is {pod.why_unschedulable()}", reason
+
+    # -- placing all vreplicas anew ----------------------------------------------------------------
+
     def _must_replace_all(self, wanted: int) -> bool:
         """Whether all vreplicas have to be placed anew, as with Knative's plugins."""
         profile, kept = self.pool.profile, sum(self.kept.values())
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
         return kept < wanted or (kept > wanted and not profile.deschedulers)
+
+    def _try_replacing_all(self, wanted: int) -> int:
+        """Place all vreplicas anew. If not all find room, change nothing. Return how many have no
+        place.
+        """
+        before, self.kept = self.kept, {}
+        entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
+        placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free())
+        if not left:
+            self.kept = placed
+            self.steps += steps_between(before, placed)
+            return 0
+        # Nothing changes. Even vreplicas that would have to leave in other cases stay.
+        self.kept, self.leaving = dict(self._start()), {}
+        self.weight, self.amounts = self._size_of(self.kept)
+        self.steps = [
+            Reasoning(Step.HELD_BACK, name, count, "not all find room")
+            for name, count in self.kept.items()
+        ]
+        return left
 
     def _is_stuck(self) -> bool:
         """Whether the profile's filters may refuse every pod that has room, because of what is
@@ -514,64 +583,17 @@ class _Plan:
         self.steps = list(steps_between(self._start(), placed))
         return fresh
 
-    def _try_replacing_all(self, wanted: int) -> int:
-        """Place all vreplicas anew. If not all find room, change nothing. Return how many have no
-        place.
-        """
-        before, self.kept = self.kept, {}
-        entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
-        placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free())
-        if not left:
-            self.kept = placed
-            self.steps += steps_between(before, placed)
-            return 0
-        # Nothing changes. Even vreplicas that would have to leave in other cases stay.
-        self.kept, self.leaving = dict(self._start()), {}
-        self.weight, self.amounts = self._size_of(self.kept)
-        self.steps = [
-            Reasoning(Step.HELD_BACK, name, count, "not all find room")
-            for name, count in self.kept.items()
-        ]
-        return left
-
     def _size_of(self, names: Iterable[str]) -> tuple[int, Amounts]:
         """slotsPerVReplica and perVReplica as they were when those vreplicas were placed."""
         claims = self.pool.claims_of(self.key)
         return min(
             (
-                (claims[name].placed.weight, claims[name].placed.amounts)
+                (claims[name].decided.weight, claims[name].decided.amounts)
                 for name in names
                 if name in claims
             ),
             default=(self.weight, self.amounts),
         )
-
-    def _free(self) -> Callable[[int], int]:
-        """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
-        return free_beside(self.pool, self.key, self.kept, self.weight, self.amounts)
-
-    def _hold_back(self, left: int) -> None:
-        for name in list(self.leaving):
-            held = min(self.leaving[name], left)
-            left -= held
-            self.leaving[name] -= held
-            if held:
-                self.kept[name] = self.kept.get(name, 0) + held
-                self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
-
-    def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
-        pod = self.pool.pods[name]
-        match reason := pod.why_leaving:
-            case None:
-                return "pod is being emptied", MoveReason.COMPACTION
-            case MoveReason.ORDINAL_GONE:
-                return "ordinal is gone", reason
-            case MoveReason.DRAIN:
-                return "pod is marked unschedulable", reason
-            case MoveReason.RESCHEDULE:
-                return "pod was not ready for too long", reason
-            case _:
-                return f"pod is {pod.why_unschedulable()}", reason
 
     # -- the outcome -------------------------------------------------------------------------------
 

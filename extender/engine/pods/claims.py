@@ -9,10 +9,15 @@ A claim is what one vpod has on one pod. It has three sides:
 - ``reserved``: what a decision has given or taken and no write has confirmed yet, with its owner
   and its expiry.
 
-Two sums follow. The slots that a pod *holds* are the largest of the three sides. So nobody gets
-room before a shrink has reached the API server. What is *placed* is the reservation if there is
-one, else the larger of ledger and status. These differ after a crash between the two writes, and
-the larger one keeps vreplicas where they are (I4).
+Two values follow. What a claim *holds* is the largest of its three sides, so nobody gets room
+before a shrink has reached the API server. What is *decided* is the reservation if there is one,
+else the larger of ledger and status. These differ after a crash between the two writes, and the
+larger one keeps vreplicas where they are (I4). Decisions start from what is decided. (*Placed* and
+*placements* are about the status alone.) What a pod holds, and what is decided there, are the sums
+over its claims.
+
+*Weight* is slotsPerVReplica, and *amounts* are perVReplica. ``capacity`` is the pod's slots, and
+``capacities`` has the other dimensions.
 
 docs/architecture.md lists the words for a pod that takes nothing new, or should go.
 """
@@ -54,25 +59,25 @@ def entry_bytes(key: str, amounts: Amounts = NO_AMOUNTS) -> int:
 
 
 def tenant_of(key: str) -> str:
-    """The namespace of a vpod's key."""
+    """The tenant of a vpod: the namespace in its key."""
     return key.partition("/")[0]
 
 
 class Claim:
     """What one vpod has on one pod. Mutable, but only ``PoolState`` changes it.
 
-    ``placed``: the share that decisions start from. ``held_slots`` and ``held_amounts``: what no
+    ``decided``: the share that decisions start from. ``held_slots`` and ``held_amounts``: what no
     other vpod may take. ``derive`` computes them from the three sides at each change, since they
     are read much more often.
     """
 
     __slots__ = (
+        "decided",
         "expires_at",
         "held_amounts",
         "held_slots",
         "ledger",
         "owner",
-        "placed",
         "reserved",
         "status",
     )
@@ -85,7 +90,7 @@ class Claim:
         self.reserved = reserved
         self.owner = owner
         self.expires_at = expires_at
-        self.placed: Share = NOTHING if reserved is None else reserved
+        self.decided: Share = NOTHING if reserved is None else reserved
         self.held_amounts: Amounts = NO_AMOUNTS
         if reserved is None:
             self.held_slots = 0
@@ -95,10 +100,10 @@ class Claim:
                 self.held_amounts = times(reserved.amounts, reserved.vreplicas)
 
     def derive(self) -> None:
-        """Compute ``placed`` and what is held, after one of the sides has changed."""
+        """Compute ``decided`` and what is held, after one of the sides has changed."""
         ledger, status, reserved = self.ledger, self.status, self.reserved
         known = ledger if ledger.vreplicas >= status.vreplicas else status
-        self.placed = known if reserved is None else reserved
+        self.decided = known if reserved is None else reserved
         held = ledger.slots if ledger is status else max(ledger.slots, status.slots)
         self.held_slots = held if reserved is None else max(held, reserved.slots)
         if ledger.amounts or status.amounts or (reserved is not None and reserved.amounts):
@@ -118,8 +123,8 @@ class Claim:
         return self.status.vreplicas
 
     def is_confirmed_by(self, status: Share) -> bool:
-        """Whether ``status``, the first that is known here, equals the ledger. Then neither sum
-        changes.
+        """Whether the vpod has published nothing here before, and now publishes what the ledger
+        has. Then neither value changes.
         """
         return status == self.ledger and not self.status.vreplicas
 
@@ -127,7 +132,7 @@ class Claim:
 def recorded(ledger: Share) -> Claim:
     """A new claim that only the ledger has."""
     claim = Claim()
-    claim.ledger = claim.placed = ledger
+    claim.ledger = claim.decided = ledger
     claim.held_slots = ledger.slots
     if ledger.amounts:
         claim.held_amounts = times(ledger.amounts, ledger.vreplicas)
@@ -170,8 +175,8 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 class PodClaims:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
-    ``held`` and ``placed`` are the sums of the claims, in slots; ``held_amounts`` and
-    ``placed_amounts`` the same for each dimension of which something is taken. ``capacity`` is in
+    ``held`` and ``decided`` are the sums of the claims, in slots; ``held_amounts`` and
+    ``decided_amounts`` the same for each dimension of which something is taken. ``capacity`` is in
     slots, and ``capacities`` has the pool's dimensions. ``ledger_bytes`` is the greatest
     possible length of a ledger with all of them. ``last_ledger`` is what the ordinal's previous pod
     was last seen to carry. A bind must cover it, since our view of the statuses may be behind.
@@ -186,12 +191,14 @@ class PodClaims:
         "claims",
         "condemned",
         "counted_free",
+        "decided",
+        "decided_amounts",
         "evicted",
         "excused",
         "held",
         "held_amounts",
         "last_ledger",
-        "last_ledger_old",
+        "last_ledger_settled",
         "last_location",
         "ledger_bytes",
         "location",
@@ -199,8 +206,6 @@ class PodClaims:
         "node",
         "open",
         "ordinal",
-        "placed",
-        "placed_amounts",
         "pod",
         "revision",
         "schedulable",
@@ -214,7 +219,7 @@ class PodClaims:
         self.node: Node | None = None
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
-        self.last_ledger_old = False
+        self.last_ledger_settled = False
         """All statuses that could rely on ``last_ledger`` have arrived. What they do not publish is
         nobody's.
         """
@@ -224,9 +229,9 @@ class PodClaims:
         pool.
         """
         self.held = 0
-        self.placed = 0
+        self.decided = 0
         self.held_amounts: dict[str, int] = {}
-        self.placed_amounts: dict[str, int] = {}
+        self.decided_amounts: dict[str, int] = {}
         self.ledger_bytes = 0
         self.tenant_bytes: dict[str, int] | None = None
         """``ledger_bytes`` by namespace if the pod is crowded (see ``TenantRoom``), else None."""
@@ -243,8 +248,8 @@ class PodClaims:
         which calls such pods condemned, will delete it.
         """
         self.evicted: MoveReason | None = None
-        """Why the pod is to go once its shares are handed over: somebody tries to evict it, or a
-        rollout replaces it. None: it stays.
+        """Why the pod is to go once its shares are handed over: somebody tries to evict it, a
+        rollout replaces it, or it is to leave its node. None: it stays, or waits for its turn.
         """
         self.schedulable = False
         self.open = False
@@ -331,17 +336,18 @@ class PodClaims:
             for name, capacity in self.capacities
         }
 
-    def placed_beside(self, key: str = "") -> dict[str, int]:
-        """What vpods other than ``key`` are placed with here, of ``SLOTS`` and each dimension,
-        without what is only reserved for them.
+    def written_beside(self, key: str = "") -> dict[str, int]:
+        """What is decided here for vpods other than ``key``, of ``SLOTS`` and each dimension, as
+        far as a ledger or a status has it.
 
-        That pushes nobody out: its write fails if there is no room for it (I4).
+        What is only reserved is left out. A reservation pushes nobody out: if there is no room for
+        it, its write fails (I4).
         """
         taken: dict[str, int] = {}
         for other, claim in self.claims.items():
             if other != key:
                 known = most_of((claim.ledger.taken, claim.status.taken))
-                add_to(taken, least_of(claim.placed.taken, known))
+                add_to(taken, least_of(claim.decided.taken, known))
         return taken
 
     @property
@@ -407,8 +413,8 @@ class PodClaims:
         return not self.excused and not self.serving
 
     @property
-    def pending(self) -> bool:
-        """Whether a live pod waits to be bound."""
+    def awaits_node(self) -> bool:
+        """Whether a live pod waits for its node."""
         return (
             self.pod is not None
             and not self.pod.node
@@ -418,12 +424,12 @@ class PodClaims:
 
     @property
     def draining(self) -> bool:
-        """Whether it is drained: a person has annotated it as unschedulable, or it is to go."""
+        """Whether it is drained (a person has annotated it) or evicted (its turn has come)."""
         return self.evicted is not None or (self.pod is not None and self.pod.unschedulable)
 
     @property
     def leaving(self) -> bool:
-        """Whether what it holds must be placed elsewhere: it is drained, abandoned or condemned."""
+        """Whether what it holds must go elsewhere: it is draining, abandoned or condemned."""
         # No call of ``why_leaving``, for speed: this runs for each share of a decision.
         return self.draining or self.abandoned or self.condemned
 

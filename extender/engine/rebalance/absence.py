@@ -74,19 +74,19 @@ class Absences:
         return absence.since if absence is not None else None
 
 
-def _present(state: PodClaims) -> bool:
+def _present(known: PodClaims) -> bool:
     return (
-        state.bound
-        and state.pod is not None
-        and state.pod.ready
-        and state.node is not None
-        and state.node.ready
+        known.bound
+        and known.pod is not None
+        and known.pod.ready
+        and known.node is not None
+        and known.node.ready
     )
 
 
-def _seen(state: PodClaims) -> tuple[str, str]:
+def _seen(known: PodClaims) -> tuple[str, str]:
     """``uid`` and ``not_ready_since`` of an absence now."""
-    pod = state.pod
+    pod = known.pod
     if pod is None:
         return "", ""
     return pod.uid, "" if pod.ready else pod.ready_since

@@ -250,13 +250,13 @@ class Balancing:
         """What the pod may give away, if it is movable."""
         found = []
         for key, claim in pod.claims.items():
-            if not claim.placed.vreplicas:
+            if not claim.decided.vreplicas:
                 continue
             rate, vpod = self._goal.rate(key, pod.name), self._pool.vpods.get(key)
             if not rate or vpod is None:
                 continue
             # What this plan brings there does not move on.
-            found.append(_Share(key, vpod, rate, claim.placed.vreplicas))
+            found.append(_Share(key, vpod, rate, claim.decided.vreplicas))
         return found
 
     def _takes(self, vpod: VPod, pod: PodClaims, to: int) -> bool:

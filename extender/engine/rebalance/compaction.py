@@ -23,7 +23,7 @@ def can_empty(pool: PoolState, emptying: int, limits: Limits) -> bool:
     periods: ``limits.budget`` is that of all together.
     """
     plan = MovePlan(pool, replace(limits, emptying=emptying))
-    for pod in reversed([pod for pod in pool.members() if pod.placed]):
+    for pod in reversed([pod for pod in pool.members() if pod.decided]):
         ordinal = pod.ordinal
         if ordinal is None or not plan.is_emptied(ordinal):
             continue
@@ -35,7 +35,7 @@ def can_empty(pool: PoolState, emptying: int, limits: Limits) -> bool:
 
 def compact(plan: MovePlan) -> None:
     """Plan to empty the pods that are being emptied, as far as the budget goes."""
-    members = [pod for pod in plan.pool.members() if pod.placed]
+    members = [pod for pod in plan.pool.members() if pod.decided]
     for pod in reversed(members):
         if plan.budget <= 0:
             return

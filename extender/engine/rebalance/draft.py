@@ -124,7 +124,7 @@ class Draft:
         """Pod name -> vreplicas of a vpod."""
         known = self._placed.get(key)
         if known is None:
-            known = self._placed[key] = self._pool.placed_of(key)
+            known = self._placed[key] = self._pool.decided_of(key)
         return known
 
     def still_on(self, pod: PodClaims) -> dict[str, int]:
@@ -137,7 +137,7 @@ class Draft:
         if known is not None:
             return known.get(pod.name, 0)
         claim = pod.claims.get(key)
-        return claim.placed.vreplicas if claim is not None else 0
+        return claim.decided.vreplicas if claim is not None else 0
 
     def place(
         self, vpod: VPod, pod: PodClaims, count: int, *, among: int | None = None

@@ -209,7 +209,7 @@ class PoolLoad:
             if ordinal is None:
                 continue
             for key, claim in pod.claims.items():
-                if not (count := claim.placed.vreplicas):
+                if not (count := claim.decided.vreplicas):
                     continue
                 vreplicas += count
                 share = shares.get(key)

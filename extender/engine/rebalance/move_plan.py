@@ -119,10 +119,10 @@ class MovePlan:
         Return their rooms, and how many vreplicas have none.
         """
         pool, vpod = self.pool, self.pool.vpods.get(key)
-        if vpod is None or vpod.deleting or key not in pool.unplaced:
+        if vpod is None or vpod.deleting or key not in pool.vpods_with_pending:
             return [], 0
         rooms: list[Room] = []
-        _, left = self.draft.add(vpod, vpod.vreplicas - pool.placed_vreplicas(key))
+        _, left = self.draft.add(vpod, vpod.vreplicas - pool.decided_vreplicas(key))
         for _ in range(left):
             room = self.room_for(self.draft, vpod, self.draft.placed(key), self.open_pods())
             if room is None:

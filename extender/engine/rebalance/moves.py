@@ -91,7 +91,7 @@ def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> l
     """
     plan = MovePlan(pool, limits, advice.returns)
     for pod, reason in _urgent(pool):
-        _lighten(plan, pod, reason, pod.placed)
+        _lighten(plan, pod, reason, pod.decided)
     for pod, slots in _overcommitted(pool):
         _lighten(plan, pod, MoveReason.OVERCOMMIT, slots)
     for key in advice.waiting:
@@ -111,8 +111,8 @@ def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> l
 
 def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
     loaded = sorted(
-        (pod for pod in pool.pods.values() if pod.placed),
-        key=lambda pod: (pod.placed, placement_order(pod.name)),
+        (pod for pod in pool.pods.values() if pod.decided),
+        key=lambda pod: (pod.decided, placement_order(pod.name)),
     )
     for pod in loaded:
         if pod.draining and pool.is_member(pod):
@@ -126,15 +126,15 @@ def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
 def _overcommitted(pool: PoolState) -> Iterator[tuple[PodClaims, int]]:
     """The pods on which more is placed than fits, each with its slots that are too many."""
     for pod in pool.members():
-        if pod.placed > pod.capacity and not pod.leaving:
-            slots = pod.placed_beside().get(SLOTS, 0) - pod.capacity
+        if pod.decided > pod.capacity and not pod.leaving:
+            slots = pod.written_beside().get(SLOTS, 0) - pod.capacity
             if slots > 0:
                 yield pod, slots
 
 
 def _lighten(plan: MovePlan, pod: PodClaims, reason: MoveReason, slots: int) -> None:
     """Move up to ``slots`` off a pod, and beyond that at most the rest of one vreplica."""
-    everything = slots >= pod.placed
+    everything = slots >= pod.decided
     for vpod, count in _shares_on(plan, pod, slots, cheapest_first=everything):
         wanted = min(count, plan.budget, -(-slots // vpod.weight))
         if wanted <= 0:
@@ -152,9 +152,9 @@ def _shares_on(
     free most slots with a move.
     """
     found = [
-        (vpod, claim.placed.vreplicas)
+        (vpod, claim.decided.vreplicas)
         for key, claim in pod.claims.items()
-        if claim.placed.vreplicas and (vpod := plan.movable(key)) is not None
+        if claim.decided.vreplicas and (vpod := plan.movable(key)) is not None
     ]
     if cheapest_first:
         return sorted(found, key=lambda share: (share[1] * share[0].weight, share[0].key))
@@ -196,7 +196,7 @@ class _Policy:
         vpod = plan.movable(key)
         if vpod is None or plan.limits.cooling(key):
             return
-        if sum(plan.draft.placed(key).values()) > pool.placed_vreplicas(key):
+        if sum(plan.draft.placed(key).values()) > pool.decided_vreplicas(key):
             return  # it is given vreplicas: what suits it then may not suit it now (seed 260869562)
         made = [(move.from_pod, move.to_pod) for move in plan.moves if move.vpod == key]
         while plan.budget > 0:

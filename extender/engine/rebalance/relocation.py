@@ -38,7 +38,7 @@ def relocations(pool: PoolState, moves: Iterable[Move]) -> Iterator[Decision]:
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
     """The decision that carries out what is still possible of ``moves``; None if nothing is."""
-    target = pool.placed_of(vpod.key)
+    target = pool.decided_of(vpod.key)
     if not is_movable(pool, vpod) or not is_published(pool, vpod.key):
         return None
     before = dict(target)
@@ -88,7 +88,9 @@ def is_movable(pool: PoolState, vpod: VPod) -> bool:
     """Whether a vpod may be moved before placing has decided it again: what one vreplica takes has
     not changed, and it does not have too much.
     """
-    shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
+    shares = [
+        claim.decided for claim in pool.claims_of(vpod.key).values() if claim.decided.vreplicas
+    ]
     size = (vpod.weight, vpod.per_vreplica)
     if vpod.deleting or any((share.weight, share.amounts) != size for share in shares):
         return False
@@ -105,7 +107,7 @@ def is_published(pool: PoolState, vpod_key: str) -> bool:
     all.
     """
     return all(
-        claim.placed.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values()
+        claim.decided.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values()
     )
 
 

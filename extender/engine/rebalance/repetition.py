@@ -64,7 +64,7 @@ def surroundings(pool: PoolState) -> int:
     return hash(
         (
             pool.profile.name,
-            pool.asked,
+            pool.asks_revision,
             pool.stateful_set.ordinals if pool.stateful_set is not None else None,
             pool.adapter_pool.generation if pool.adapter_pool is not None else None,
             pool.schedulable,

@@ -54,7 +54,7 @@ def pods_by_policy(
     found = collect(state)
     pods = found.last_ordinal + 1
     pending = sum(
-        max(0, vpod.vreplicas - state.placed_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
+        max(0, vpod.vreplicas - state.decided_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
     )
     if not pending:
         return pods

@@ -64,7 +64,7 @@ class Packing:
             if pod is None:
                 self._free[ordinal] = self._slots
             elif pod.schedulable or will_be_bound(pod) or (pod.abandoned and pod.name not in left):
-                self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)
+                self._free[ordinal] = pod.capacity - pod.decided - _heavier(pod)
         self._with_free: dict[int, int] = {}
         """Free slots -> bit set of the ordinals that have this number. So ``add`` skips pods that
         are too full for a vreplica.
@@ -146,7 +146,7 @@ class Packing:
 
 def _heavier(pod: PodClaims) -> int:
     """Slots by which vreplicas that stay on the pod are heavier than in its ledger."""
-    if pod.held <= pod.placed:
+    if pod.held <= pod.decided:
         return 0  # as on almost every pod
     return sum(
         claim.status.vreplicas * (claim.status.weight - claim.ledger.weight)
@@ -259,7 +259,7 @@ class ZonePacking(Packing):
             for name, claim in self._state.claims_of(vpod_key).items():
                 _, zone = self._state.pods[name].where
                 if zone in counts:
-                    counts[zone] += claim.placed.vreplicas
+                    counts[zone] += claim.decided.vreplicas
         return counts
 
     def _zone_for(

@@ -215,7 +215,7 @@ def _next(
     """
     members = list(pool.members())
     going = [known for known in members if known.evicted is not None]
-    room = sum(_room(known) for known in members) - sum(known.placed for known in going)
+    room = sum(_room(known) for known in members) - sum(known.decided for known in going)
     chosen: list[AdapterPod] = []
     why_none = ""
     for known, pod in old:

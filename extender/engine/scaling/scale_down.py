@@ -126,7 +126,7 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
 def holds_nothing(pod: PodClaims) -> bool:
     """Whether the pod can go without any loss."""
     unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
-    expected_back = pod.last_ledger and not pod.last_ledger_old
+    expected_back = pod.last_ledger and not pod.last_ledger_settled
     return not (pod.claims or pod.held or expected_back or unreadable)
 
 
@@ -144,7 +144,7 @@ def waits_for_closed(
     closed = _most_free(state, there)
     if not closed:
         return None
-    for key in chain(state.unplaced, _to_leave(state)):
+    for key in chain(state.vpods_with_pending, _to_leave(state)):
         vpod = state.vpods.get(key)
         if vpod is not None and vpod.weight <= closed and allows(vpod):
             mine = state.open_to(there, key)
@@ -158,7 +158,7 @@ def _to_leave(state: PoolState) -> Iterator[str]:
     """Keys of vpods on pods that are drained, abandoned or condemned; maybe more than once."""
     for pod in state.pods.values():
         if pod.leaving:
-            yield from (key for key, claim in pod.claims.items() if claim.placed.vreplicas)
+            yield from (key for key, claim in pod.claims.items() if claim.decided.vreplicas)
 
 
 def _most_free(state: PoolState, ordinals: int, vpod: VPod | None = None) -> int:
@@ -203,7 +203,7 @@ def _enough_with_room(
 
     While a vreplica waits for a place, moves make room for that first.
     """
-    if not pool.moves_to_shrink or state.unplaced:
+    if not pool.moves_to_shrink or state.vpods_with_pending:
         return count
     limits = Limits(
         budget=pool.moves_per_period * PERIODS, at_once=min(MOVES_MAX, pool.moves_per_period)
@@ -266,7 +266,7 @@ def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
 def _leaves(packing: Packing, pod: PodClaims) -> bool:
     """Whether everything that the pod holds fits onto the remaining pods."""
     for key, claim in sorted(pod.claims.items()):
-        share = claim.placed
+        share = claim.decided
         packing.leave(key, pod, share.vreplicas)
         if share.vreplicas and packing.add(key, share.vreplicas, share.weight, share.amounts):
             return False

@@ -1,14 +1,14 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-The slots needed are what all vpods expect (with targets that minPodsPerVPod raises), plus the slots
-lost on bound pods that cannot take work. A pod whose load needs another place (``to_replace``:
-drained, condemned and most abandoned ones) loses all its slots. An abandoned pod that is not
-replaced loses none. A pod whose node is cordoned or failing, or whose ledger is full, loses its
-free slots; what it holds stays there and needs no second place. A rollout that hands shares over
-needs the slots of its surge pods, for the pod that it replaces next. More pods are added for
-vreplicas that have no place even on pods that are still pending, because heavy vreplicas do not
-fill a pod to the last slot. A pool with further dimensions needs the pods of the dimension that
-needs most.
+The slots needed are what all vpods expect (with targets that minPodsPerVPod raises), plus the
+unusable slots of bound pods that cannot take work. If a pod's load needs another place
+(``to_replace``: drained, condemned and most abandoned ones), all its slots are unusable. Of an
+abandoned pod that is not replaced, none are. If a pod's node is cordoned or failing, or its ledger
+is full, its free slots are; what it holds stays there and needs no second place. A rollout that
+hands shares over needs the slots of its surge pods, for the pod that it replaces next. More pods
+are added for vreplicas that have no place even on pods that are not bound yet, because heavy
+vreplicas do not fill a pod to the last slot. A pool with further dimensions needs the pods of the
+dimension that needs most.
 
 Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
 are added for the zone that lacks them. Often fewer are enough if they spread evenly over the zones,
@@ -173,7 +173,7 @@ def _expected_vreplicas(
                 vpod,
                 _wanted(pool, vpod)
                 if allows(vpod)
-                else min(vpod.vreplicas, state.placed_vreplicas(vpod.key)),
+                else min(vpod.vreplicas, state.decided_vreplicas(vpod.key)),
             )
 
 
@@ -196,12 +196,16 @@ def missing_vreplicas(
     """(vpod, vreplicas that need a place), for vpods that can have one. Vreplicas on a pod that
     they must leave need one too.
 
-    Every vpod is looked at, not only ``unplaced``: a raised target may be missing although all of
-    spec.vreplicas is placed.
+    Every vpod is looked at, not only ``vpods_with_pending``: a raised target may be missing
+    although all of spec.vreplicas is placed.
     """
     left = to_replace(state)
     for key, vpod in state.vpods.items():
-        if not left and key not in state.unplaced and pool.min_pods_per_vpod <= vpod.vreplicas:
+        if (
+            not left
+            and key not in state.vpods_with_pending
+            and pool.min_pods_per_vpod <= vpod.vreplicas
+        ):
             continue  # as for almost every vpod
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
         if missing > 0 and not vpod.deleting and pool.could_hold(vpod) and allows(vpod):
@@ -220,7 +224,9 @@ def waiting_without_growth(
         return []
     if plan.wanted > stateful_set.replicas and not pool.make_room_before_growing:
         return []
-    waiting = [vpod for key in state.unplaced if (vpod := state.vpods.get(key)) and allows(vpod)]
+    waiting = [
+        vpod for key in state.vpods_with_pending if (vpod := state.vpods.get(key)) and allows(vpod)
+    ]
     return [vpod.key for vpod in sorted(waiting, key=lambda vpod: -vpod.weight)]
 
 
@@ -230,13 +236,13 @@ def _wanted(pool: AdapterPool, vpod: VPod) -> int:
 
 def _placed_to_stay(state: PoolState, vpod_key: str, left: frozenset[str]) -> int:
     return sum(
-        claim.placed.vreplicas
+        claim.decided.vreplicas
         for name, claim in state.claims_of(vpod_key).items()
         if name not in left
     )
 
 
-def _lost_slots(pod: PodClaims, left: frozenset[str]) -> int:
+def _unusable_slots(pod: PodClaims, left: frozenset[str]) -> int:
     if pod.name in left:
         return pod.capacity
     return 0 if pod.abandoned else max(0, pod.free)
@@ -254,15 +260,15 @@ def _by_need(
     """
     leaving = to_replace(state)
     ordinals = range(_start(state), _start(state) + replicas)
-    lost = sum(
-        _lost_slots(pod, leaving)
+    unusable = sum(
+        _unusable_slots(pod, leaving)
         for pod in state.members()
         if pod.bound and (not pod.schedulable or pod.ledger_full) and pod.ordinal in ordinals
     )
     if is_under_way(state):
-        lost += surge_slots(state, pool)
-    floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
-    # Of the dimensions, nothing is counted as lost here: the packing below sees it.
+        unusable += surge_slots(state, pool)
+    floor = max(-(-(expected + unusable) // pool.slots_per_pod), pool.min_pods)
+    # Of the dimensions, nothing is counted as unusable here: the packing below sees it.
     for most, total in _expected_amounts(state, pool, allows):
         floor = max(floor, -(-total // most))
     allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)

@@ -3,7 +3,7 @@ the service's ``Rollouts`` acts on it.
 
 As the StatefulSet controller does for its own maxUnavailable, this counts every pod of the
 StatefulSet's ordinals that is unavailable, whatever the reason: it does not exist, terminates, is
-not Ready, or hands its shares over for a planned event. Another one follows only while
+not Ready, or hands its shares over for a voluntary disruption. Another one follows only while
 they are fewer than ``maxUnavailable.pool``, and while each vpod on it has fewer of them than
 ``maxUnavailable.perVPod``.
 

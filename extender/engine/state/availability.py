@@ -152,19 +152,21 @@ def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: in
 def pool_availability(pool: "PoolState") -> Availability:
     """Availability of all vpods of the pool together."""
     published, down = 0, []
-    for state in pool.pods.values():
-        on_it = sum(claim.published for key, claim in state.claims.items() if key in pool.vpods)
+    for known in pool.pods.values():
+        on_it = sum(claim.published for key, claim in known.claims.items() if key in pool.vpods)
         published += on_it
-        if on_it and state.down:
-            down.append(unserved_on(state, state.name, on_it))
-    pending = sum(pool.vpods[key].vreplicas - pool.placed_vreplicas(key) for key in pool.unplaced)
+        if on_it and known.down:
+            down.append(unserved_on(known, known.name, on_it))
+    pending = sum(
+        pool.vpods[key].vreplicas - pool.decided_vreplicas(key) for key in pool.vpods_with_pending
+    )
     return Availability(published + max(0, pending), published, _ordered(down))
 
 
 def serves(pool: "PoolState", pod_name: str) -> bool:
     """Whether what is placed on that pod counts as served."""
-    state = pool.pods.get(pod_name)
-    return state is not None and not state.down
+    known = pool.pods.get(pod_name)
+    return known is not None and not known.down
 
 
 def would_end_service(source: PodClaims, target: PodClaims) -> bool:
@@ -244,10 +246,10 @@ def condition_of(vpod: VPod) -> Condition | None:
     return next((item for item in vpod.conditions if item.type == AVAILABLE), None)
 
 
-def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
+def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
     """Describe a pod that is down and has that many vreplicas."""
-    pod = state.pod if state is not None else None
-    if state is None or pod is None or pod.finished or not pod.node:
+    pod = known.pod if known is not None else None
+    if known is None or pod is None or pod.finished or not pod.node:
         why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
         waits = pod is not None and not pod.finished
         return Unserved(
@@ -256,8 +258,8 @@ def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
             AvailableReason.POD_NOT_READY,
             "the pod waits for a node" if waits else why,
         )
-    if state.node is None or not state.node.ready:
-        lost = "is gone" if state.node is None else "is not Ready"
+    if known.node is None or not known.node.ready:
+        lost = "is gone" if known.node is None else "is not Ready"
         return Unserved(name, vreplicas, AvailableReason.NODE_LOST, f"node {pod.node} {lost}")
     if pod.deleting:
         return Unserved(name, vreplicas, AvailableReason.POD_TERMINATING, "the pod is terminating")

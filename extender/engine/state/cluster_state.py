@@ -222,7 +222,7 @@ class ClusterState:
         for pod in [pod for pod in pool.unowned_pods.values() if self._is_a_pod_of(pool, pod)]:
             del pool.unowned_pods[pod.name]
             self._take_pod(None, pod)
-        known_pods = [state.pod for state in pool.pods.values() if state.pod is not None]
+        known_pods = [there.pod for there in pool.pods.values() if there.pod is not None]
         for pod in [pod for pod in known_pods if not self._is_a_pod_of(pool, pod)]:
             self._take_pod(pod, None)
             if not known:
@@ -388,20 +388,20 @@ class ClusterState:
                 "nodes": dict(sorted(pool.nodes.items())),
                 "hosting": dict(sorted(pool.hosting.zone_of.items())),
                 "hosting zones": dict(sorted(pool.hosting.known_in.items())),
-                "unplaced": sorted(pool.unplaced),
+                "unplaced": sorted(pool.vpods_with_pending),
                 "pods": {
                     name: (
                         pod.held,
-                        pod.placed,
+                        pod.decided,
                         pod.capacity,
                         pod.schedulable,
                         sorted(pod.held_amounts.items()),
-                        sorted(pod.placed_amounts.items()),
+                        sorted(pod.decided_amounts.items()),
                     )
                     for name, pod in sorted(pool.pods.items())
                     if pod.pod is not None or pod.claims
                 },
-                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.claims_by_vpod)},
+                "placed": {vpod: pool.decided_of(vpod) for vpod in sorted(pool.claims_by_vpod)},
                 "taken by": pool.taken_by,
             }
             for key, pool in sorted(self.pools.items())

@@ -138,7 +138,7 @@ def collect_vpod(pool: PoolState, key: str) -> CollectedVPod:
     zones: Counter[str] = Counter()
     elsewhere: dict[str, int] = {}
     for name in sorted({*claims, *vpod.placements}, key=placement_order):
-        count = claims[name].placed.vreplicas if name in claims else 0
+        count = claims[name].decided.vreplicas if name in claims else 0
         pod = pool.pods.get(name)
         if pod is None or not pod.schedulable:
             if count:

@@ -131,5 +131,5 @@ def beside_held(pod: PodClaims) -> dict[str, int]:
 
 def beside_placed(pod: PodClaims) -> dict[str, int]:
     """What a pod has beside what is placed there: room that another vpod is giving up counts."""
-    placed = pod.placed_amounts
+    placed = pod.decided_amounts
     return {name: most - placed.get(name, 0) for name, most in pod.capacities}

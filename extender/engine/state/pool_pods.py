@@ -34,8 +34,8 @@ class SlotCounts(NamedTuple):
     slots.
 
     ``closed`` (status.closedSlots): slots left on pods that take nothing new, for any reason. Such
-    a pod is on a cordoned node, drained, not Ready for too long or being emptied, or it has a full
-    ledger. (A closed pod or ordinal is only one that is being emptied: ``PoolState.closed``.)
+    a pod is on a cordoned node, drained, not Ready for too long or closed, or it has a full ledger.
+    (A closed ordinal is one that is being emptied or in doubt: ``PoolPods.closed``.)
     """
 
     total: int
@@ -286,11 +286,11 @@ class PoolPods:
             self.unbound[pod.name] = pod
 
     def recall(
-        self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, location: Location
+        self, pod_name: str, last_ledger: Mapping[str, Share], *, settled: bool, location: Location
     ) -> None:
         """Take over what another state remembers of an ordinal, before the ordinal's pod comes."""
         pod = self._pod(pod_name)
-        pod.last_ledger, pod.last_ledger_old = dict(last_ledger), old
+        pod.last_ledger, pod.last_ledger_settled = dict(last_ledger), settled
         pod.last_location = location
         self._note_unbound(pod)
 
@@ -306,7 +306,7 @@ class PoolPods:
 
         Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next
         pod may be bound soon (I2). For ordinals that the StatefulSet has, the last ledger is
-        kept for that bind, however late, and only marked as old.
+        kept for that bind, however late, and only marked as settled.
         """
         held = [pod for pod in self.unbound.values() if pod.last_ledger]
         self._gone_since = {pod.name: self._gone_since.get(pod.name, now) for pod in held}
@@ -314,7 +314,7 @@ class PoolPods:
             if now - self._gone_since[pod.name] < HOLD_S:
                 continue
             if self.is_member(pod):
-                pod.last_ledger_old = True
+                pod.last_ledger_settled = True
             else:
                 self.forget_last_ledger(pod.name)
 

@@ -36,8 +36,8 @@ class PoolState(PoolPods):
     """Set by who leads the pool. It does not change ``revision``: only new placements
     look at it.
     """
-    asked = 0
-    """How often what vpods ask for has changed. Where they are placed is no part of it."""
+    asks_revision = 0
+    """Grows whenever what vpods ask for changes. Where they are placed is no part of it."""
 
     def __init__(self, key: str, topology: Topology | None = None) -> None:
         super().__init__(key, topology)
@@ -45,8 +45,9 @@ class PoolState(PoolPods):
         self.vpods: dict[str, VPod] = {}
         self.claims_by_vpod: dict[str, dict[str, Claim]] = {}
         """vpod key -> pod name -> its claim there, the same object as in ``PodClaims.claims``."""
-        self.unplaced: dict[str, None] = {}
-        """vpods with fewer vreplicas placed than wanted, in the order in which that was noticed."""
+        self.vpods_with_pending: dict[str, None] = {}
+        """vpods that ask for more than is decided for them, in the order in which that was noticed.
+        """
         self.unserved: dict[str, int] = {}
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
         never 0.
@@ -69,7 +70,7 @@ class PoolState(PoolPods):
         """Pod name -> claim of one vpod, in no order."""
         return self.claims_by_vpod.get(vpod_key, {})
 
-    def placed_of(self, vpod_key: str) -> dict[str, int]:
+    def decided_of(self, vpod_key: str) -> dict[str, int]:
         """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
         claims = self.claims_by_vpod.get(vpod_key)
         if claims is None:
@@ -77,12 +78,12 @@ class PoolState(PoolPods):
         return {
             name: count
             for name in sorted(claims, key=placement_order)
-            if (count := claims[name].placed.vreplicas)
+            if (count := claims[name].decided.vreplicas)
         }
 
-    def placed_vreplicas(self, vpod_key: str) -> int:
-        """The number of a vpod's vreplicas that are placed."""
-        return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
+    def decided_vreplicas(self, vpod_key: str) -> int:
+        """How many vreplicas decisions about the vpod start from."""
+        return sum([claim.decided.vreplicas for claim in self.claims_of(vpod_key).values()])
 
     def entries_of(self, vpod_key: str) -> int:
         """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
@@ -111,11 +112,11 @@ class PoolState(PoolPods):
         self.revision += 1
 
     def keep_waiting(self, keys: Iterable[str]) -> None:
-        """Sort ``unplaced``: these keys first, in their order, then the others as they are."""
-        unplaced = self.unplaced
-        ordered = dict.fromkeys(key for key in keys if key in unplaced)
-        if list(ordered) != list(unplaced):
-            self.unplaced = ordered | unplaced
+        """Sort ``vpods_with_pending``: these keys first, in their order, then the others."""
+        waiting = self.vpods_with_pending
+        ordered = dict.fromkeys(key for key in keys if key in waiting)
+        if list(ordered) != list(waiting):
+            self.vpods_with_pending = ordered | waiting
 
     def pod_changed(
         self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None
@@ -125,7 +126,7 @@ class PoolState(PoolPods):
         pod = self._pod(name)
         # The pod is gone or another one: remember its ledger until the ordinal's next pod is bound.
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
-            pod.last_ledger, pod.last_ledger_old = dict(old.ledger), False
+            pod.last_ledger, pod.last_ledger_settled = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
             pod.last_ledger = {}
         self._set_pod(pod, new, node)
@@ -180,7 +181,7 @@ class PoolState(PoolPods):
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went. What its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
-        self.asked += _asks(self.vpods.get(key)) != _asks(new)
+        self.asks_revision += _asks(self.vpods.get(key)) != _asks(new)
         if new is None:
             # ``last_ledger`` of its pods stays: a new vpod of the same name may publish that
             # already, unseen by us, and a bind must cover it (I2). If a bind carries too much, that
@@ -242,7 +243,7 @@ class PoolState(PoolPods):
             ordinal
             for name, share in shares.items()
             if (ordinal := ordinal_of(name)) is not None
-            and share.vreplicas > (claims[name].placed.vreplicas if name in claims else 0)
+            and share.vreplicas > (claims[name].decided.vreplicas if name in claims else 0)
         ]
         if given:
             around = [ordinal for ordinal in given if ordinal < self.next_start_ordinal]
@@ -275,7 +276,8 @@ class PoolState(PoolPods):
         return list(dict.fromkeys(found))
 
     def expire(self, now: float) -> list[str]:
-        """Drop reservations that no write confirmed in time, and return the keys of their vpods.
+        """Drop reservations that no write confirmed in time (``now``: of the clock by which they
+        were reserved), and return the keys of their vpods.
         Also forget the last ledgers of ordinals that are gone.
         """
         self._forget_gone(now)
@@ -307,17 +309,17 @@ class PoolState(PoolPods):
                     self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
-        """Change a claim, and the sums of its pod. Return whether what is placed has changed."""
+        """Change a claim, and the sums of its pod. Return whether what is decided has changed."""
         pod = self.pods.get(pod_name) or self._pod(pod_name)
         claim = pod.claims.get(key) or self._add_claim(key, pod, Claim())
-        held, placed, amounts = claim.held_slots, claim.placed, claim.held_amounts
+        held, placed, amounts = claim.held_slots, claim.decided, claim.held_amounts
         change(claim)
         pod.held += claim.held_slots - held
         if amounts or claim.held_amounts or placed.amounts:
             self._follow_amounts(key, pod, claim, amounts, placed)
-        moved = claim.placed != placed
+        moved = claim.decided != placed
         if moved:
-            pod.placed += claim.placed.slots - placed.slots
+            pod.decided += claim.decided.slots - placed.slots
         if claim.empty:
             self._drop_claim(key, pod)
         self._follow_room(pod)
@@ -332,11 +334,11 @@ class PoolState(PoolPods):
         pod.claims[key] = claim
         pod.revision += 1
         pod.held += claim.held_slots
-        pod.placed += claim.held_slots
+        pod.decided += claim.held_slots
         size = len(key) + SHARE_BYTES_MAX
         if claim.held_amounts:
             add_to(pod.held_amounts, claim.held_amounts)
-            add_to(pod.placed_amounts, claim.held_amounts)
+            add_to(pod.decided_amounts, claim.held_amounts)
             size += amounts_bytes(claim.held_amounts)
         pod.ledger_bytes += size
         if pod.ledger_bytes > TENANT_ROOM_BYTES_MAX:
@@ -354,8 +356,8 @@ class PoolState(PoolPods):
         """Keep the sums of the dimensions. ``held``, ``placed``: of the claim before its change."""
         add_to(pod.held_amounts, held, -1)
         add_to(pod.held_amounts, claim.held_amounts)
-        add_to(pod.placed_amounts, times(placed.amounts, placed.vreplicas), -1)
-        add_to(pod.placed_amounts, times(claim.placed.amounts, claim.placed.vreplicas))
+        add_to(pod.decided_amounts, times(placed.amounts, placed.vreplicas), -1)
+        add_to(pod.decided_amounts, times(claim.decided.amounts, claim.decided.vreplicas))
         if longer := amounts_bytes(claim.held_amounts) - amounts_bytes(held):
             was_crowded = pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
             pod.ledger_bytes += longer
@@ -382,10 +384,10 @@ class PoolState(PoolPods):
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1
         vpod = self.vpods.get(key)
-        if vpod is not None and not vpod.deleting and self.placed_vreplicas(key) < vpod.vreplicas:
-            self.unplaced.setdefault(key)
+        if vpod is not None and not vpod.deleting and self.decided_vreplicas(key) < vpod.vreplicas:
+            self.vpods_with_pending.setdefault(key)
         else:
-            self.unplaced.pop(key, None)
+            self.vpods_with_pending.pop(key, None)
 
 
 def _neither() -> AdapterPod:

@@ -1,19 +1,22 @@
-"""``VReplicaBinder``: finds a node for an adapter pod and its vreplicas, and binds it, after the
-pattern of kube-scheduler's volume binder. ``VReplicaBinder`` is the contract, and
-``SchedulerVReplicaBinder`` the binder.
+"""``VReplicaBinder``: says which nodes may have an adapter pod, and binds the pod with its ledger
+to the node that kube-scheduler picks.
+
+It follows the pattern of kube-scheduler's volume binder, and its names: ``VReplicaBinder`` is the
+contract, ``SchedulerVReplicaBinder`` implements it on caches, and tests use
+``FakeVReplicaBinder``.
 
 ::
 
     filter   -> find    what will the pod carry, and which nodes may it go to?
-                        (changes only the decision cache)
+                        (changes only the cache of results)
     bind     -> assume  validate again on the present state, reserve, put the pod on the node in
                         the assume cache
                 bind    one Binding: node and ledger in one API write; the watch confirms it
                 revert  undo assume exactly, if bind did not happen
 
 Any replica may serve any verb at any time. The API server makes this safe: a Binding carries the
-pod's UID and version as preconditions, so it fails if anybody has bound the pod or changed its
-ledger since.
+pod's UID and version as preconditions, so it fails if anybody has changed the pod
+since.
 """
 
 import asyncio
@@ -38,10 +41,10 @@ from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason, ConflictReasons
-from extender.node.bind_ledger import BindLedger, plans_at_bind
+from extender.node.bind_ledger import BindLedger, adds_at_bind
 from extender.node.candidates import Candidates
-from extender.node.decisions import PlacementDecisionCache
 from extender.node.exposure import prioritize_known_nodes
+from extender.node.filter_results import FilterResultCache
 from extender.node.narrowing import best_of, room_for
 from extender.node.verbs import (
     NodeLookup,
@@ -72,15 +75,15 @@ class AssumedPod:
     """What ``assume`` did and ``revert`` undoes. ``pod`` is the pod before; the other fields are
     what it shall have.
 
-    ``all_bound``: the pod is on the node already, so nothing was assumed and nothing is to be
-    written (AssumePodVolumes' allFullyBound).
+    ``already_bound``: the pod is on the node already, so nothing was assumed and nothing is to be
+    written.
     """
 
     pod: AdapterPod
     node: str
     bind_ledger: BindLedger
     slots: int
-    all_bound: bool = False
+    already_bound: bool = False
 
     @property
     def owner(self) -> tuple[str, str]:
@@ -92,29 +95,29 @@ class VReplicaBinder(Protocol):
     """The extender's verbs call ``find`` for one pod at a time, and ``assume`` and ``bind`` for
     several pods at once.
 
-    ``find`` stores only decisions. ``assume`` changes caches and state, and never awaits. ``bind``
+    ``find`` stores only its result. ``assume`` changes caches and state, and never awaits. ``bind``
     writes to the API. If it raises, the caller reverts.
     """
 
     def find(
         self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
     ) -> NodeVerdicts:
-        """Decide for every candidate node. Replaces all earlier decisions for the pod. Nodes that
-        do not fit are part of the result, not an error.
+        """Say which candidate nodes may have the pod. Replaces the earlier result for the pod.
+        Nodes that do not fit are part of the result, not an error.
 
         ``lookup``: the nodes as they were sent; None: the cached nodes.
         """
         ...
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
-        """What the pod would carry by the last ``find``. None if no node passed or the decision has
+        """What the pod would carry by the last ``find``. None if no node passed or the result has
         expired.
         """
         ...
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """Validate again and assume; nothing for a pod that is on the node already. Raises
-        BindRefused. Then no cache and no state has changed, but the decision of ``find`` may be
+        BindRefused. Then no cache and no state has changed, but the result of ``find`` may be
         forgotten.
         """
         ...
@@ -135,8 +138,8 @@ class VReplicaBinder(Protocol):
 
 
 class SchedulerVReplicaBinder:
-    """The real binder. ``leads``: whether a pod that binds may receive pending vreplicas of its
-    pool.
+    """Implements ``VReplicaBinder`` on caches. ``leads``: whether a pod that binds may receive
+    pending vreplicas of its pool.
     """
 
     def __init__(
@@ -161,7 +164,7 @@ class SchedulerVReplicaBinder:
         self._seen_within_s = seen_within_s
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         """UID of a pod that is being bound -> whether the watch shows it bound, or else gone."""
-        self._cache = PlacementDecisionCache(clock)
+        self._filter_results = FilterResultCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
     def find(
@@ -174,14 +177,14 @@ class SchedulerVReplicaBinder:
             verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
             bind_ledger = self._assumed_ledger(pod) or bind_ledger_in(
-                self._caches.state, pod, with_planned=True
+                self._caches.state, pod, with_added=True
             )
         except LedgerTooLarge:
-            self._cache.delete(pod.uid)
+            self._filter_results.delete(pod.uid)
             return NodeVerdicts.none_passes(candidates, ConflictReason.LEDGER_TOO_LARGE)
         if lookup is None and self.narrow_to:
             verdicts.passed = self._narrowed(pod, bind_ledger, verdicts.passed)
-        self._cache.update(pod.uid, bind_ledger, pod.ledger_text, verdicts.passed.asked)
+        self._filter_results.update(pod.uid, bind_ledger, pod.ledger_text, verdicts.passed.asked)
         return verdicts
 
     def _assumed_ledger(self, pod: AdapterPod) -> BindLedger | None:
@@ -196,44 +199,44 @@ class SchedulerVReplicaBinder:
 
     def _narrowed(self, pod: AdapterPod, bind_ledger: BindLedger, passed: Candidates) -> Candidates:
         """The best of the nodes that passed, if there are more than wanted."""
-        most = room_for(self.narrow_to, self._cache.times(pod.uid))
+        most = room_for(self.narrow_to, self._filter_results.times(pod.uid))
         if len(passed) <= most:
             return passed
         groups = prioritize_known_nodes(self._caches.state, pod, bind_ledger.ledger, passed)
         return best_of(passed, groups, most, self._caches.state.nodes)
 
     @property
-    def decisions_kept(self) -> int:
-        """The number of pods with remembered decisions."""
-        return len(self._cache)
+    def results_kept(self) -> int:
+        """The number of pods whose result is kept."""
+        return len(self._filter_results)
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
-        return self._cache.bind_ledger(pod_uid)
+        return self._filter_results.bind_ledger(pod_uid)
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
         if pod.node == node:
             carried = BindLedger(pod.ledger, {}, pod.ledger_text or "")
-            return AssumedPod(pod, node, carried, pod.slots or 0, all_bound=True)
+            return AssumedPod(pod, node, carried, pod.slots or 0, already_bound=True)
         state = self._caches.state
         problems = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node)
         problems += self._cordon(pod, node)
         if problems:
-            self._cache.clear(pod.uid, node)
+            self._filter_results.clear(pod.uid, node)
             raise BindRefused(problems[0], "".join(f"and {reason}" for reason in problems[1:]))
-        decision = self._cache.get(pod.uid, node)
-        if decision is not None and decision.ledger_text != pod.ledger_text:
-            self._cache.delete(pod.uid)
+        found = self._filter_results.get(pod.uid, node)
+        if found is not None and found.ledger_text != pod.ledger_text:
+            self._filter_results.delete(pod.uid)
             raise BindRefused(
                 ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter"
             )
-        # A missing decision is no reason to refuse: another replica may have filtered, or this one
+        # A missing result is no reason to refuse: another replica may have filtered, or this one
         # before a restart.
         pool = state.pool(pod.pool)
         try:
             bind_ledger = bind_ledger_in(
-                state, pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
+                state, pod, with_added=self._leads(pod.pool) and adds_at_bind(pool.profile)
             )
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
@@ -242,7 +245,7 @@ class SchedulerVReplicaBinder:
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
         assumed = AssumedPod(pod, node, bind_ledger, stamped)
         self._assume_pod(assumed)
-        for key in bind_ledger.planned:
+        for key in bind_ledger.added:
             share = bind_ledger.ledger[key]
             pool.reserve(
                 assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S
@@ -251,7 +254,7 @@ class SchedulerVReplicaBinder:
 
     async def bind(self, assumed: AssumedPod) -> None:
         """See VReplicaBinder."""
-        if assumed.all_bound:
+        if assumed.already_bound:
             return
         uid = assumed.pod.uid
         seen = self._awaited[uid] = asyncio.get_running_loop().create_future()
@@ -260,7 +263,7 @@ class SchedulerVReplicaBinder:
             await self._see(assumed, seen)
         finally:
             del self._awaited[uid]
-        self._cache.delete(uid)
+        self._filter_results.delete(uid)
 
     async def _see(self, assumed: AssumedPod, seen: asyncio.Future[bool]) -> None:
         """Wait for the watch. The API server has said that the pod is bound, so a watch that is
@@ -314,7 +317,7 @@ class SchedulerVReplicaBinder:
         known = self._caches.pods.get(assumed.pod.key)
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
-        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
+        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.added)
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReasons:
         """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not
@@ -349,7 +352,7 @@ class SchedulerVReplicaBinder:
             self._caches.state.release(("bind", pod_uid), pool, key)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """Drop reservations and decisions of a pod whose bind the watch has confirmed, or that is
+        """Drop reservations and the result of a pod whose bind the watch has confirmed, or that is
         gone.
         """
         if old is not None and (new is None or new.uid != old.uid):
@@ -361,13 +364,13 @@ class SchedulerVReplicaBinder:
         pod = new or old
         if pod is None:
             return
-        self._cache.delete(pod.uid)
+        self._filter_results.delete(pod.uid)
         pool = self._caches.state.pool(pod.pool)
-        state = pool.pods.get(pod.name)
+        known = pool.pods.get(pod.name)
         owner = ("bind", pod.uid)
         for key in [
             k
-            for k, claim in (state.claims.items() if state is not None else ())
+            for k, claim in (known.claims.items() if known is not None else ())
             if claim.owner == owner
         ]:
             pool.release(owner, key)

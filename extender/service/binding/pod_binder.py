@@ -108,14 +108,14 @@ class PodBinder:
                     f"there, or give the pod the schedulerName of the installation that has its "
                     f"pool",
                 )
-            pod = self._taken(obj)
+            pod = self._cached(obj)
         await self._bind_adapter(pod, uid, node)
 
     async def _bind_adapter(self, pod: AdapterPod, uid: str, node: str) -> None:
         for attempt in range(self.ATTEMPTS_MAX):
             self._check(pod, uid, node)
             assumed = await self._assume(pod, uid, node)
-            if assumed.all_bound:
+            if assumed.already_bound:
                 return
             sent_at = asyncio.get_running_loop().time()
             try:
@@ -215,10 +215,10 @@ class PodBinder:
         return True
 
     async def _read(self, namespace: str, name: str) -> AdapterPod:
-        return self._taken(await self._api.get(PODS, namespace, name))
+        return self._cached(await self._api.get(PODS, namespace, name))
 
-    def _taken(self, obj: Obj) -> AdapterPod:
-        """The pod that was read, which the cache has from now on."""
+    def _cached(self, obj: Obj) -> AdapterPod:
+        """Put the pod that was read into the cache, and return it."""
         pod = pod_from(obj)
         self._caches.pods.written(pod)
         return pod

@@ -187,7 +187,7 @@ class ExtenderVerbs:
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
         """For a pool that does not exist there is nothing to carry. Its name may be any text, so no
-        decision is remembered.
+        result is kept.
         """
         if not self._caches.serves(pod.namespace):
             return NodeVerdicts.none_passes(args.names, ConflictReason.POOL_NOT_SERVED)

@@ -175,7 +175,7 @@ class _Page:
             "slotsPerVReplica": vpod.weight,
             **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
             "published": dict(vpod.placements),
-            "placed": pool.placed_of(key),
+            "placed": pool.decided_of(key),
             "pending": found.pending,
             "reserved": dict(found.reserved),
             "podSpread": dict(found.pod_spread),
@@ -200,14 +200,14 @@ def _pod(pool: PoolState, pod: PodClaims) -> dict[str, object]:
         "node": pod.pod.node if pod.pod is not None else "",
         "zone": pod.node.zone if pod.node is not None else "",
         "slots": pod.capacity,
-        "usedSlots": pod.placed,
+        "usedSlots": pod.decided,
         "freeSlots": pod.free,
         **({"dimensions": pod.dimensions()} if pod.capacities else {}),
         "schedulable": pod.schedulable,
         "why": why_unschedulable(pool, pod),
         "placements": {
-            key: claim.placed.vreplicas
+            key: claim.decided.vreplicas
             for key, claim in sorted(pod.claims.items())
-            if claim.placed.vreplicas
+            if claim.decided.vreplicas
         },
     }

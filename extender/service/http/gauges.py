@@ -157,7 +157,7 @@ def _add_caches(metrics: Metrics, parts: MeasuredParts) -> None:
             "assumed_pods": float(sum(pod.assumed for pod in caches.pods.list())),
             "vpods": float(len(caches.vpods)),
             "pools": float(len(caches.pools)),
-            "placement_decisions": float(parts.binder.decisions_kept),
+            "placement_decisions": float(parts.binder.results_kept),
         },
         like="scheduler_cache_size",
     )

@@ -167,7 +167,7 @@ class ScheduleVerb:
             raise ScheduleRefused(str(error), STALE, retry_after_s=RETRY_SOON_S) from error
         except NotCommitted as error:
             raise ScheduleRefused(str(error), 503, retry_after_s=RETRY_SOON_S) from error
-        return _reply(decision), UNSCHEDULABLE if decision.left else SUCCESS
+        return _reply(decision), UNSCHEDULABLE if decision.pending else SUCCESS
 
     async def _decide(self, vpod: VPod) -> Decision:
         """Decide and write to the end, even if the reply comes too late for the caller."""
@@ -211,9 +211,9 @@ def _reply(decision: Decision) -> bytes:
         "placements": [
             {"podName": name, "vreplicas": share} for name, share in decision.target.items()
         ],
-        "left": decision.left,
+        "left": decision.pending,
     }
-    if decision.left:
+    if decision.pending:
         reason = decision.explanation.reason
         # Without a reason, the rest has a place on a pod that is being bound.
         reply |= {"reason": str(reason)} if reason is not None else {}

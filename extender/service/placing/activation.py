@@ -76,11 +76,11 @@ class Activation:
         if pool is None or not self._queues.serves(pod.pool):
             return
         queue = self._queues.of(pod.pool)
-        state = pool.pods.get(pod.name)
-        if state is not None:
-            leaving = state.draining or not pool.is_member(state)
-            counts = state.bound and not pod.assumed
-            for key, claim in state.claims.items():
+        known = pool.pods.get(pod.name)
+        if known is not None:
+            leaving = known.draining or not pool.is_member(known)
+            counts = known.bound and not pod.assumed
+            for key, claim in known.claims.items():
                 if leaving or key not in pool.vpods:
                     queue.add(key)
                 elif counts and claim.ledger != claim.status:

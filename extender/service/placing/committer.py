@@ -22,7 +22,7 @@ A ledger write compares the pod's UID and the whole annotation with the text fro
 was made. If anybody else has written, such as another leader, it fails instead of overcommitting
 the pod (I1). The batch's reservations are released at the end, when the caches hold what was
 written. While a write's outcome or the stored status is not known, and while a vpod waits for
-adapters, they stay until they expire or the vpod is decided again.
+adapters, its reservations stay until they expire or the vpod is decided again.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ class Lists(Protocol):
     """The part of ``Informers`` that a writer asks when its watches are silent."""
 
     async def list_again(self, source: str) -> bool:
-        """List a source's vpods again ("": VPods). Return whether a list that began after the call
-        is in the cache.
+        """List the vpods of one kind again: a foreign kind's key (``Source.key``), or "" for VPods.
+        Return whether a list that began after the call is in the cache.
         """
         ...
 
@@ -166,7 +166,7 @@ class Committer:
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self.leadership.leads(pool):
-                    # The process paused for longer than the lease lasts: another leader decides by
+                    # The process paused for longer than its Lease lasts: another leader decides by
                     # now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
@@ -178,7 +178,7 @@ class Committer:
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
-            self.hand_overs.written(pool, batch.decisions, batch.waiting)
+            self.hand_overs.commit_ended(pool, batch.decisions, batch.waiting)
         return batch
 
     def forget_gone(self) -> None:
@@ -209,7 +209,8 @@ class Committer:
 
     def _ups(self, batch: Batch) -> dict[str, dict[str, Share]]:
         """Pod name -> vpod key -> share, for bound pods whose ledger does not cover the decision
-        yet.
+        yet, and for those where it does and no recent reply confirms it. These get the same share
+        again: the patch compares the ledger, and so confirms it.
         """
         ups: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(batch.pool)
@@ -217,11 +218,11 @@ class Committer:
             claims = pool.claims_of(key)
             for name, count in decision.target.items():
                 share = decision.share(count)
-                state, claim = pool.pods.get(name), claims.get(name)
+                there, claim = pool.pods.get(name), claims.get(name)
                 if (
-                    state is None
-                    or not state.bound
-                    or (state.pod is not None and state.pod.assumed)
+                    there is None
+                    or not there.bound
+                    or (there.pod is not None and there.pod.assumed)
                 ):
                     continue
                 known = claim.ledger if claim is not None else NOTHING
@@ -235,9 +236,8 @@ class Committer:
                 elif (
                     claim is not None
                     and _is_new(claim, count)
-                    and self._is_unconfirmed(pool.key, state.pod)
+                    and self._is_unconfirmed(pool.key, there.pod)
                 ):
-                    # Write the same share again: the patch's comparison confirms the ledger.
                     ups.setdefault(name, {})[key] = known
         return ups
 
@@ -261,19 +261,24 @@ class Committer:
     def _lowered(self, batch: Batch, key: str) -> dict[str, Share]:
         """Pod name -> share, for ledgers that hold more of a vpod than it publishes now. Records in
         ``batch`` why the vpod has to be decided again.
+
+        A share is skipped if (1) a bind has added it since the decision, (2) its pod is gone or
+        only assumed, or (3) an adapter still needs it. It is never lowered below (4) what this
+        pool's status publishes, even if its write failed, or (5) what the vpod still publishes here
+        after it has left the pool (I2). For a status alone it is never raised (6): a caller may
+        publish more than its pod came back with, and must first hear of that.
         """
         decision = batch.decisions[key]
         # A vpod recreated under its old name may want what the ledgers hold.
-        if decision.of != _version(self._of_pool(key, batch.pool)):
+        if decision.decided_version != _version(self._of_pool(key, batch.pool)):
             return {}
         pool = self._caches.state.pool(batch.pool)
         target, elsewhere = decision.target, self._published_elsewhere(key, batch.pool)
         lowered: dict[str, Share] = {}
         for name, claim in pool.claims_of(key).items():
             if claim.reserved is None or claim.owner != batch.owner:
-                # A bind has added it since the decision.
-                continue
-            # Never below what is published, even if the status write failed or poolRef changed.
+                continue  # 1
+            # 4, 5
             published = max(claim.published, elsewhere.get(name, 0))
             count = target.get(name, 0)
             if published > max(count, claim.published):
@@ -281,19 +286,19 @@ class Committer:
             # If only the status keeps vreplicas here, the share keeps its weight and amounts: a
             # vpod that has left the pool has none in this decision.
             size = decision if count >= published else claim.ledger
-            # What only the status keeps is never more than the ledger has: this step adds nothing.
-            # A caller may publish more than its pod came back with, and must first hear of that.
-            stays = max(count, min(published, claim.ledger.vreplicas))
+            stays = max(count, min(published, claim.ledger.vreplicas))  # 6
             share = share_of(stays, size.weight, size.amounts)
             pod = pool.pods[name].pod
             if (
                 claim.ledger.vreplicas
                 and claim.ledger != share
                 and pod is not None
-                and not pod.assumed
+                and not pod.assumed  # 2
             ):
-                if self.hand_overs.must_retain(batch.pool, key, name, remaining=share.vreplicas):
-                    batch.waiting.add(key)
+                if self.hand_overs.retain_or_report(
+                    batch.pool, key, name, remaining=share.vreplicas
+                ):
+                    batch.waiting.add(key)  # 3
                     continue
                 lowered[name] = share
                 if pool.adapter_pool is not None and pool.adapter_pool.hands_over:
@@ -335,7 +340,7 @@ class Committer:
         decision = batch.decisions[key]
         vpod = self._of_pool(key, decision.pool)
         if (
-            decision.of != _version(vpod)
+            decision.decided_version != _version(vpod)
             or self._published(key, decision.pool) != batch.published[key]
         ):
             # The status would claim to be about a spec or a vpod that nobody has decided. Or it

@@ -92,7 +92,7 @@ class DecisionHistory:
         entries = self._entries.get(key)
         if not entries:
             added = sum(step.vreplicas for step in steps if step.step is Step.ADDED)
-            return NEW if added == explanation.wanted - explanation.left else TOOK_OVER
+            return NEW if added == explanation.wanted - explanation.pending else TOOK_OVER
         last = entries[-1]
         if last.generation != vpod.generation:
             return f"its spec changed (generation {vpod.generation})"

@@ -16,7 +16,7 @@ from extender.engine.placing.handover import Adapter
 from extender.engine.placing.holders import Holders
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
-from extender.model.assignment import AssignedShare, Assignment, ShareState, Telling
+from extender.model.assignment import AssignedShare, Assignment, ShareInstruction, ShareState
 from extender.model.indexes import indexes_from, lowest
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.service.watching.caches import Caches
@@ -27,7 +27,8 @@ _NO_SHARE: Final = AssignedShare(0, 1, 0, 0)
 class ExclusiveShares:
     """``adapter_of`` reads a pod's annotations. ``leads_since``: pool -> the clock's time.
 
-    ``tell`` has the adapters of a vpod told anew: it may be that one is allowed more now.
+    ``request_assignment`` has the assignments of a vpod's pods made anew: one of them may be
+    allowed more now.
     """
 
     def __init__(
@@ -37,13 +38,13 @@ class ExclusiveShares:
         adapter_of: Callable[[AdapterPod], Adapter],
         leads_since: Callable[[str], float],
         clock: Callable[[], float],
-        tell: Callable[[str, str], None],
+        request_assignment: Callable[[str, str], None],
     ) -> None:
         self._caches = caches
         self._adapter_of = adapter_of
         self._leads_since = leads_since
         self._clock = clock
-        self._tell = tell
+        self._request_assignment = request_assignment
         self._holders: dict[str, Holders] = {}
         """By pool."""
         self._since: dict[str, float] = {}
@@ -57,13 +58,18 @@ class ExclusiveShares:
     # -- what is told ------------------------------------------------------------------------------
 
     def narrowed(
-        self, state: PoolState, pod: AdapterPod, vpod: str, had: AssignedShare | None, told: Telling
-    ) -> Telling:
+        self,
+        state: PoolState,
+        pod: AdapterPod,
+        vpod: str,
+        current: AssignedShare | None,
+        told: ShareInstruction,
+    ) -> ShareInstruction:
         """``told``, but no more vreplicas to serve than the pod is allowed to."""
         holders = self._holders.get(pod.pool)
         if told.state is not ShareState.SERVE or holders is None:
             return told
-        serves = had if had is not None and had.state is ShareState.SERVE else _NO_SHARE
+        serves = current if current is not None and current.state is ShareState.SERVE else _NO_SHARE
         is_new = self._wait_s(pod.pool) > 0
         allowed = serves.vreplicas if is_new else self._allowed(state, pod, vpod)
         allowed = max(allowed, serves.vreplicas)
@@ -188,7 +194,7 @@ class ExclusiveShares:
 
     def _tell_all(self, pool: str, vpods: Iterable[str]) -> None:
         for vpod in sorted(vpods):
-            self._tell(pool, vpod)
+            self._request_assignment(pool, vpod)
         self._arm(pool)
 
     def _arm(self, pool: str) -> None:

@@ -1,16 +1,18 @@
 """``HandOvers``: the leader's view of the shares that are handed over from adapter to adapter, in
-pools with ``spec.handoff.mode: Overlap`` or ``Exclusive``. ``engine.placing.handover`` has the
-rules, and ``exclusive`` what is different with ``Exclusive``.
+pools with ``spec.handoff.mode: Overlap`` or ``Exclusive``. The rules are pure, in
+``engine.placing``: ``handover``, ``holders`` (``Exclusive``) and ``indexes``. What the leader
+remembers is here, in ``exclusive`` and in ``indexed``.
 
 The committer asks what may be published (``withhold``) and what may leave a ledger
-(``must_retain``). A decision that has to wait stays reserved. Its vpod is decided again once
+(``retain_or_report``). A decision that has to wait stays reserved. Its vpod is decided again once
 something changes for it: an adapter's assignment or acknowledgement, or a time that has come.
 
 If the leader fails, what is remembered here is lost, but no share is. If the status was not written
-yet, the next leader takes back what the destination's ledger has. Off a pod that is drained, it
-leaves it there and waits again. If the status was written, it goes on from the assignments.
+yet, the next leader takes the vreplicas out of the new pod's ledger. If the old pod is drained or
+evicted, it leaves them in the new pod's ledger and waits again. If the status was written, it goes
+on from the assignments.
 
-The placer sets ``decide``. ``AssignmentWriter`` asks ``choose_telling``, and sets ``tell``.
+``AssignmentWriter`` asks what each adapter is to be told (``instruct``).
 
 Vpods of callers of ``POST /v1/schedule`` are not handed over: their callers publish where they are.
 """
@@ -24,9 +26,9 @@ from extender.engine.placing import handover as rules
 from extender.engine.placing.plan import Decision
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
-from extender.model.assignment import AssignedShare, ShareState, Telling
+from extender.model.assignment import AssignedShare, ShareInstruction, ShareState
 from extender.model.bucket import Bucket
-from extender.model.eviction import PLANNED_EVENTS, longest_s
+from extender.model.eviction import VOLUNTARY_DISRUPTIONS, longest_s
 from extender.model.moves import MoveReason
 from extender.model.objects import AdapterPod, HandoffMode, VPod
 from extender.model.timestamps import epoch_s, timestamp
@@ -54,23 +56,25 @@ def _ignore(_pool: str, _vpod: str) -> None:
 
 @dataclass(slots=True)
 class _HandOver:
-    """The hand-over of one vpod. Times are the event loop's, in seconds. What is set is its state.
+    """The hand-over of one vpod. Times are the event loop's, in seconds.
+
+    Its state follows from which of them is set:
 
     .. code-block:: text
 
-        prepared_by      it waits for adapters to get ready; the status waits
-        served_by        it waits for adapters to serve; ``Drain`` waits
-        stays_until      it was taken back, because adapters did not get ready in time
-        none of these    its last ``Drain`` is under way, or it is dropped at the next ``written``
+        prepare_until       it waits for adapters to get ready; the status waits
+        serve_until         it waits for adapters to serve; ``Drain`` waits
+        taken_back_until    it was taken back, because adapters did not get ready in time
+        none of these       its last ``Drain`` is under way, or it ends with the next commit
     """
 
-    prepared_by: float | None = None
+    prepare_until: float | None = None
     """Until when its status waits for adapters to get ready; None while it does not wait."""
-    served_by: float | None = None
+    serve_until: float | None = None
     """Until when its former pods keep its vreplicas, although the pods that it publishes do not all
     serve yet; None while nothing waits for that.
     """
-    stays_until: float = 0.0
+    taken_back_until: float = 0.0
     """Until then the vpod does not leave draining pods, because its hand-over was taken back."""
     reason: MoveReason | None = None
     timer: asyncio.TimerHandle | None = None
@@ -81,7 +85,9 @@ class _HandOver:
 class HandOvers:
     """The hand-overs that are under way. ``clock``: the event loop's time; ``now``: epoch seconds.
 
-    ``decide`` has a vpod decided again, and ``tell`` writes what its adapters are told.
+    Two callbacks are set by others. ``decide`` queues a vpod; the placer sets it.
+    ``request_assignment`` has the assignments of a vpod's pods made anew; ``AssignmentWriter`` sets
+    it.
     """
 
     def __init__(
@@ -101,7 +107,7 @@ class HandOvers:
         self._vpod_events = vpod_events
         self._metrics = metrics
         self.decide: OnChange = _ignore
-        self.tell: OnChange = _ignore
+        self.request_assignment: OnChange = _ignore
         self._hand_overs: dict[tuple[str, str], _HandOver] = {}
         """By pool and vpod."""
         self._views = HandOverViews(caches)
@@ -110,9 +116,11 @@ class HandOvers:
             adapter_of=self._views.adapter,
             leads_since=leads_since,
             clock=clock,
-            tell=self._tell,
+            request_assignment=self._request_assignment,
         )
-        self.indexed = IndexedShares(caches, adapter_of=self._views.adapter, tell=self._tell)
+        self.indexed = IndexedShares(
+            caches, adapter_of=self._views.adapter, request_assignment=self._request_assignment
+        )
         caches.pods.add_event_handler(self._pod_changed)
 
     def __len__(self) -> int:
@@ -126,31 +134,34 @@ class HandOvers:
         handoff = self._views.handoff(pool)
         return longest_s(handoff) if handoff is not None else 0
 
-    def stays(self, pool: str, vpod: str) -> bool:
-        """Whether the vpod must not leave pods that drain: its last hand-over was taken back."""
+    def was_taken_back(self, pool: str, vpod: str) -> bool:
+        """Whether the vpod must not leave draining pods: its hand-over was taken back."""
         hand_over = self._hand_overs.get((pool, vpod))
-        return hand_over is not None and self._clock() + TIMER_RESOLUTION_S < hand_over.stays_until
+        return (
+            hand_over is not None
+            and self._clock() + TIMER_RESOLUTION_S < hand_over.taken_back_until
+        )
 
     def take_back_overdue(self, pool: str, vpod: str) -> list[str]:
         """Take the vpod's hand-over back if adapters have not got ready in time. Return the names
-        of their pods. The vpod ``stays`` for the pool's cool-down, or for ``LOOK_AGAIN_S`` if the
-        pod is evicted.
+        of their pods. It is tried again after the pool's cool-down, or after at most
+        ``LOOK_AGAIN_S`` if the pod is to go: for one of ``VOLUNTARY_DISRUPTIONS``.
         """
         hand_over = self._hand_overs.get((pool, vpod))
-        if hand_over is None or hand_over.prepared_by is None:
+        if hand_over is None or hand_over.prepare_until is None:
             return []
-        if self._clock() + TIMER_RESOLUTION_S < hand_over.prepared_by:
+        if self._clock() + TIMER_RESOLUTION_S < hand_over.prepare_until:
             return []
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
             return []
-        late = rules.unprepared(state, vpod, state.placed_of(vpod), self._views.adapters(state))
+        late = rules.unprepared(state, vpod, state.decided_of(vpod), self._views.adapters(state))
         if late:
-            hand_over.prepared_by = None
+            hand_over.prepare_until = None
             pause_s: float = state.adapter_pool.move_cooldown_s
-            if hand_over.reason in PLANNED_EVENTS:
+            if hand_over.reason in VOLUNTARY_DISRUPTIONS:
                 pause_s = min(pause_s, LOOK_AGAIN_S)  # the pod goes at ``eviction.deadline_s``
-            hand_over.stays_until = self._clock() + pause_s
+            hand_over.taken_back_until = self._clock() + pause_s
             self._arm(pool, vpod, hand_over)
             self._report(state, vpod, PREPARE, late)
         return late
@@ -164,8 +175,8 @@ class HandOvers:
         if not (waits or decision.moves):
             return
         hand_over = self._hand_overs.setdefault((decision.pool, decision.vpod), _HandOver())
-        if waits and hand_over.prepared_by is None:
-            hand_over.prepared_by = self._clock() + view.handoff.prepare_timeout_s
+        if waits and hand_over.prepare_until is None:
+            hand_over.prepare_until = self._clock() + view.handoff.prepare_timeout_s
         if decision.moves:
             hand_over.reason = decision.moves[0].reason
 
@@ -178,10 +189,10 @@ class HandOvers:
             return {}
         withheld = rules.withheld(view.state, decision.vpod, decision.target, view.adapters)
         hand_over = self._hand_overs.get((decision.pool, decision.vpod))
-        if not withheld and hand_over is not None and hand_over.prepared_by is not None:
-            began = hand_over.prepared_by - view.handoff.prepare_timeout_s
+        if not withheld and hand_over is not None and hand_over.prepare_until is not None:
+            began = hand_over.prepare_until - view.handoff.prepare_timeout_s
             self._metrics.handover_duration.labels(PREPARE).observe(self._clock() - began)
-            hand_over.prepared_by = hand_over.served_by = None
+            hand_over.prepare_until = hand_over.serve_until = None
         return withheld
 
     def served_first(self, decision: Decision, published: Mapping[str, int]) -> Mapping[str, int]:
@@ -191,13 +202,17 @@ class HandOvers:
         view = self._views.of(decision.pool, decision.vpod)
         if view is None:
             return published
-        serving = rules.served_by_sources(view.state, decision.vpod, decision.target, view.adapters)
+        serving = rules.still_served_on_old_pods(
+            view.state, decision.vpod, decision.target, view.adapters
+        )
         return {name: published[name] for name in serving if name in published} | {**published}
 
-    def must_retain(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:
-        """Return whether the pod's ledger has to keep vreplicas that are published no more. Count
-        the drain that is over, and report an adapter that has not let go in time. ``remaining``:
-        how many vreplicas stay.
+    def retain_or_report(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:
+        """Return whether the pod's ledger has to keep vreplicas that are published no more.
+
+        If not, and a drain is over, count how long it took, and report an adapter that has not let
+        go in time. If it has to, the time in which others must serve may begin
+        (``_check_taken_over``). ``remaining``: how many vreplicas stay.
         """
         view = self._views.of(pool, vpod)
         if view is None:
@@ -205,7 +220,7 @@ class HandOvers:
         state, adapters = view.state, view.adapters
         if remaining:
             retained = rules.retains_some(state.pods[pod], vpod, adapters)
-            return retained and not self._is_taken_over(view, vpod)
+            return retained and not self._check_taken_over(view, vpod)
         kept = rules.retains(state.pods[pod], vpod, adapters, self._now())
         assigned = adapters(pod).share_of(vpod)
         if not kept and assigned is not None and assigned.state is ShareState.DRAIN:
@@ -216,53 +231,64 @@ class HandOvers:
                 self._report(state, vpod, DRAIN, [pod])
         return kept
 
-    def written(self, pool: str, vpods: Iterable[str], partly: Collection[str]) -> None:
-        """The decisions of ``vpods`` were written, those of ``partly`` only in part."""
+    def commit_ended(self, pool: str, vpods: Iterable[str], waiting: Collection[str]) -> None:
+        """A commit of the decisions of ``vpods`` has ended. ``waiting``: those whose decision is
+        written only in part, because adapters are not ready. Every other vpod's hand-over is over,
+        or begins anew with its next decision.
+        """
         for vpod in vpods:
             hand_over = self._hand_overs.get((pool, vpod))
-            if vpod in partly:
+            if vpod in waiting:
                 hand_over = self._hand_overs.setdefault((pool, vpod), _HandOver())
                 hand_over.partly_written = True
                 self._arm(pool, vpod, hand_over)
-                self.tell(pool, vpod)
-            elif hand_over is not None and not self.stays(pool, vpod):
+                self.request_assignment(pool, vpod)
+            elif hand_over is not None and not self.was_taken_back(pool, vpod):
                 self._drop(pool, vpod)
             elif hand_over is not None:
                 hand_over.partly_written = False
-                hand_over.prepared_by = hand_over.served_by = None
+                hand_over.prepare_until = hand_over.serve_until = None
 
     # -- what adapters are told --------------------------------------------------------------------
 
-    def choose_telling(self, pod: AdapterPod, vpod: str, had: AssignedShare | None) -> Telling:
-        """What a pod is to be told of a share in its ledger. ``had``: what it is told now."""
+    def instruct(
+        self, pod: AdapterPod, vpod: str, current: AssignedShare | None
+    ) -> ShareInstruction:
+        """What a pod is to be told of a share in its ledger. ``current``: what it is told now.
+
+        This may begin the time in which others must serve the share (``_check_taken_over``).
+        """
         view = self._views.of(pod.pool, vpod)
         if view is None:
-            return self.indexed.numbered(pod, vpod, had, Telling())
+            return self.indexed.numbered(pod, vpod, current, ShareInstruction())
         hand_over = self._hand_overs.get((pod.pool, vpod))
 
-        def drain() -> Telling | None:
-            if not self._is_taken_over(view, vpod):
+        def drain() -> ShareInstruction | None:
+            if not self._check_taken_over(view, vpod):
                 return None
             reason = hand_over.reason if hand_over is not None else None
             if reason is None and (known := view.state.pods.get(pod.name)) is not None:
                 reason = known.why_leaving  # another leader may have begun the move
-            return Telling(
+            return ShareInstruction(
                 ShareState.DRAIN,
                 next(rules.published_on(view.state, vpod), ""),
                 timestamp(self._now() + view.handoff.drain_timeout_s, "milliseconds"),
                 rules.intent_of(reason, exists=vpod in view.state.vpods),
             )
 
-        preparing = hand_over is not None and hand_over.prepared_by is not None
-        if had is not None and had.state is ShareState.DRAIN:
+        preparing = hand_over is not None and hand_over.prepare_until is not None
+        if current is not None and current.state is ShareState.DRAIN:
             preparing = preparing and not self._views.adapter(pod).may_serve(vpod)
-        telling = rules.telling(view.state, vpod, pod.name, had, preparing=preparing, drain=drain)
-        telling = self.indexed.numbered(pod, vpod, had, telling)
-        return self.exclusive.narrowed(view.state, pod, vpod, had, telling)
+        instruction = rules.instruction(
+            view.state, vpod, pod.name, current, preparing=preparing, drain=drain
+        )
+        instruction = self.indexed.numbered(pod, vpod, current, instruction)
+        return self.exclusive.narrowed(view.state, pod, vpod, current, instruction)
 
-    def _is_taken_over(self, view: HandOverView, vpod: str) -> bool:
-        """Whether others serve what the vpod publishes, or have had their time. Otherwise that time
-        begins, or goes on. If only one may serve, the former one lets go first.
+    def _check_taken_over(self, view: HandOverView, vpod: str) -> bool:
+        """Return whether others serve what the vpod publishes, or have had their time for that.
+        If not, that time begins, or goes on. With ``Exclusive`` the former pod lets go first, so it
+        waits for nobody.
         """
         if view.handoff.mode is HandoffMode.EXCLUSIVE:
             return True
@@ -270,12 +296,12 @@ class HandOvers:
         late = rules.unserving(view.state, vpod, view.adapters)
         if not (late or self.indexed.behind(view.state, vpod)):
             if hand_over is not None:
-                hand_over.served_by = None  # the next pods have their own time
+                hand_over.serve_until = None  # the next pods have their own time
             return True
         hand_over = self._hand_overs.setdefault((view.state.key, vpod), _HandOver())
-        if hand_over.served_by is None:
-            hand_over.served_by = self._clock() + view.handoff.prepare_timeout_s
-        return self._clock() + TIMER_RESOLUTION_S >= hand_over.served_by
+        if hand_over.serve_until is None:
+            hand_over.serve_until = self._clock() + view.handoff.prepare_timeout_s
+        return self._clock() + TIMER_RESOLUTION_S >= hand_over.serve_until
 
     def routable(self, vpod: VPod) -> Mapping[str, int]:
         """Pod name -> vreplicas, for those who send work to the vpod's adapters."""
@@ -292,22 +318,22 @@ class HandOvers:
         handoff, state, adapters = view
         clock, found = self._clock(), []
         hand_over = self._hand_overs.get((pool, vpod), _HandOver())
-        if hand_over.prepared_by is not None:
-            since_s = clock - hand_over.prepared_by + handoff.prepare_timeout_s
-            late = rules.unprepared(state, vpod, state.placed_of(vpod), adapters)
+        if hand_over.prepare_until is not None:
+            since_s = clock - hand_over.prepare_until + handoff.prepare_timeout_s
+            late = rules.unprepared(state, vpod, state.decided_of(vpod), adapters)
             found += [_wait(pod, "get ready", since_s, handoff.prepare_timeout_s) for pod in late]
-        elif hand_over.served_by is not None:
-            since_s = clock - hand_over.served_by + handoff.prepare_timeout_s
+        elif hand_over.serve_until is not None:
+            since_s = clock - hand_over.serve_until + handoff.prepare_timeout_s
             late = rules.unserving(state, vpod, adapters)
             found += [_wait(pod, "serve", since_s, handoff.prepare_timeout_s) for pod in late]
         for pod, left_s in rules.unreleased(state, vpod, adapters, self._now()).items():
             since_s = handoff.drain_timeout_s - left_s
             found.append(_wait(pod, "let go", since_s, handoff.drain_timeout_s))
         found += self.exclusive.describe_waits(pool, vpod)
-        if hand_over.stays_until > clock:
+        if hand_over.taken_back_until > clock:
             found.append(
                 f"an adapter did not get ready in time: it leaves no pod that is drained for "
-                f"{hand_over.stays_until - clock:.0f} s more"
+                f"{hand_over.taken_back_until - clock:.0f} s more"
             )
         return found
 
@@ -329,17 +355,17 @@ class HandOvers:
 
     def _changed(self, pool: str, vpod: str) -> None:
         self.decide(pool, vpod)
-        self.tell(pool, vpod)
+        self.request_assignment(pool, vpod)
 
-    def _tell(self, pool: str, vpod: str) -> None:
-        self.tell(pool, vpod)
+    def _request_assignment(self, pool: str, vpod: str) -> None:
+        self.request_assignment(pool, vpod)
 
     def _arm(self, pool: str, vpod: str, hand_over: _HandOver) -> None:
         """Come back to the vpod when its next time has come."""
         if hand_over.timer is not None:
             hand_over.timer.cancel()
         clock, state = self._clock(), self._caches.state.pools.get(pool)
-        times = [hand_over.prepared_by, hand_over.served_by, hand_over.stays_until]
+        times = [hand_over.prepare_until, hand_over.serve_until, hand_over.taken_back_until]
         if hand_over.partly_written and state is not None:
             left = rules.unreleased(state, vpod, self._views.adapters(state), self._now())
             times += [clock + left_s for left_s in left.values()]
@@ -354,7 +380,7 @@ class HandOvers:
         if hand_over is None:
             return
         hand_over.timer = None
-        if hand_over.partly_written or self.stays(pool, vpod):
+        if hand_over.partly_written or self.was_taken_back(pool, vpod):
             self._arm(pool, vpod, hand_over)
         else:
             self._drop(pool, vpod)

@@ -16,8 +16,8 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.assignment import (
     AssignedShare,
     Assignment,
+    ShareInstruction,
     ShareState,
-    Telling,
     decode_assignment,
 )
 from extender.model.indexes import indexes_from
@@ -39,18 +39,20 @@ _ORDER: Final = {state: rank for rank, state in enumerate(("Serve", "Drain", "Pr
 
 
 class IndexedShares:
-    """``adapter_of`` reads a pod's annotations. ``tell`` has the adapters of a vpod told anew."""
+    """``adapter_of`` reads a pod's annotations. ``request_assignment`` has the assignments of a
+    vpod's pods made anew.
+    """
 
     def __init__(
         self,
         caches: Caches,
         *,
         adapter_of: Callable[[AdapterPod], Adapter],
-        tell: Callable[[str, str], None],
+        request_assignment: Callable[[str, str], None],
     ) -> None:
         self._caches = caches
         self._adapter_of = adapter_of
-        self._tell = tell
+        self._request_assignment = request_assignment
         self._asked: dict[str, Assignment] = {}
         """UID of a pod -> the assignment that is being written."""
         self._gone: dict[str, dict[str, dict[str, AssignedShare]]] = {}
@@ -64,15 +66,19 @@ class IndexedShares:
     # -- what is told ------------------------------------------------------------------------------
 
     def numbered(
-        self, pod: AdapterPod, vpod: str, had: AssignedShare | None, telling: Telling
-    ) -> Telling:
-        """``telling`` with the indexes that go with it. ``had``: what the pod is told now."""
+        self,
+        pod: AdapterPod,
+        vpod: str,
+        current: AssignedShare | None,
+        instruction: ShareInstruction,
+    ) -> ShareInstruction:
+        """``instruction`` with the indexes that go with it. ``current``: what it is told now."""
         state = self._caches.state.pools.get(pod.pool)
         if state is None or not self._is_indexed(pod.pool):
-            return telling
+            return instruction
         told = dict(self._told(state, vpod))
         at_rest = _at_rest(state, vpod, told)
-        before = indexes_from(had.indexes) if had is not None else 0
+        before = indexes_from(current.indexes) if current is not None else 0
         count = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
         indexes = told_next(before, at_rest.get(pod.name, 0), count)
         # An index may come back before it has left: its pod needs a greater epoch than the other.
@@ -80,10 +86,10 @@ class IndexedShares:
         epochs = (
             one.epoch for name, one in told.items() if name != pod.name and one.indexes & back
         )
-        return telling._replace(
+        return instruction._replace(
             vreplicas=indexes.bit_count(),
             indexes=indexes,
-            epoch_over=max(epochs, default=0) if telling.state is not ShareState.DRAIN else 0,
+            epoch_over=max(epochs, default=0) if instruction.state is not ShareState.DRAIN else 0,
             of=max(one.bit_length() for one in (indexes, *at_rest.values())),
         )
 
@@ -159,7 +165,7 @@ class IndexedShares:
             indexes = indexes_from(share.indexes)
             others = (one for name, one in self._told(state, vpod) if name != new.name)
             if any(one.indexes & indexes for one in others):
-                self._tell(new.pool, vpod)
+                self._request_assignment(new.pool, vpod)
 
     def _pod_gone(self, pod: AdapterPod) -> None:
         told = decode_assignment(pod.assignment_text, pod.uid)

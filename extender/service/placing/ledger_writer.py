@@ -82,7 +82,8 @@ class LedgerWriter:
         """
         pod = self._caches.pods.latest(pod_key)
         if pod is None or not pod.node or not self._caches.state.counts(pod):
-            batch.fall_short(change, "pod is gone")
+            why = "the pod is gone, has no node, or is not its StatefulSet's"
+            batch.fall_short(change, why)
             return
         if batch.assignment_at_check.get(pod.name, pod.assignment_text) != pod.assignment_text:
             batch.fall_short(change, "its adapter is told something else by now")
@@ -102,13 +103,13 @@ class LedgerWriter:
                 self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
             # Unchanged shares are written only to confirm the ledger. They must not fail together
             # with shares that do not fit, because they may be the ones that have to leave first.
-            asked = {key: share for key, share in change.items() if ledger.get(key) == share}
+            unchanged = {key: share for key, share in change.items() if ledger.get(key) == share}
             batch.fall_short(
-                {key: share for key, share in change.items() if key not in asked}, str(error)
+                {key: share for key, share in change.items() if key not in unchanged}, str(error)
             )
-            if not asked:
+            if not unchanged:
                 return
-            change, patch = asked, ledger_patch(pod, ledger, slots, capacities)
+            change, patch = unchanged, ledger_patch(pod, ledger, slots, capacities)
         if pod.name in batch.assignment_at_check:
             patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))
         text = written_text(patch)
@@ -122,7 +123,7 @@ class LedgerWriter:
                     reply = await self._api.patch(
                         PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
                     )
-                self._answered(reply, sent_at)
+                self._take_reply(reply, sent_at)
             if text != pod.ledger_text:
                 self.ledger_confirmations.changed(pod.uid, sent_at)
         except ApiError as error:
@@ -146,7 +147,9 @@ class LedgerWriter:
             # This write may have arrived, or somebody else's.
             try:
                 sent_at = self._clock()
-                known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
+                known = self._take_reply(
+                    await self._api.get(PODS, pod.namespace, pod.name), sent_at
+                )
                 self._pods_behind.read(pod.key, known)
             except NotFound:
                 self._pods_behind.read(pod.key, None)
@@ -156,7 +159,7 @@ class LedgerWriter:
         if known is None or known.uid != pod.uid or not covers(known.ledger, change):
             batch.fall_short(change, str(error))
 
-    def _answered(self, reply: Obj, sent_at: float) -> AdapterPod:
+    def _take_reply(self, reply: Obj, sent_at: float) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
         self.ledger_confirmations.note(pod.uid, sent_at)

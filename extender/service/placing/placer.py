@@ -263,10 +263,10 @@ class Placer:
         if vpod is None:
             return Cause.GONE, release_all(pool, key)
         self._take_back(pool, key)
-        stays = self._hand_overs.stays(pool.key, key)
+        taken_back = self._hand_overs.was_taken_back(pool.key, key)
         allowed = self._caches.state.selects(pool.key, vpod)
-        decision = place(pool, vpod, allowed=allowed, stays=stays)
-        return Cause.STAY if stays else Cause.PLACE, decision
+        decision = place(pool, vpod, allowed=allowed, taken_back=taken_back)
+        return Cause.STAY if taken_back else Cause.PLACE, decision
 
     def _take_back(self, pool: PoolState, key: str) -> None:
         """Give up what a vpod has reserved on pods whose adapters have not got ready in time. What
@@ -308,7 +308,7 @@ class Placer:
                     for key, group in by_vpod(moves).items()
                     if (vpod := state.vpods.get(key)) is not None
                     and key not in self.external_vpods
-                    and not self._hand_overs.stays(pool, key)
+                    and not self._hand_overs.was_taken_back(pool, key)
                 ),
             )
             done: list[Move] = []
@@ -330,7 +330,10 @@ class Placer:
                 if (reported := committed.reported.get(key)) is not None:
                     if key in state.vpods:
                         self.history.note(
-                            key, decision.explanation, why=EVICTOR, generation=decision.of[1]
+                            key,
+                            decision.explanation,
+                            why=EVICTOR,
+                            generation=decision.decided_version[1],
                         )
                     self._vpod_events.moved(state, reported)
         return done
@@ -357,14 +360,14 @@ class Placer:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
             covered = self._committer.covered(decision, vpod)
             self._count_refusal(decision.explanation)
-            if decision.left:
+            if decision.pending:
                 self._autoscaler.trigger(vpod.pool)
             self.history.note(vpod.key, decision.explanation, why=ASKED)
             self._vpod_events.moved(pool, decision)
             self.external_vpods.note_answer(vpod, covered)
             self._lower_later(pool, vpod.key, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
-            return decision._replace(target=covered, left=left)
+            return decision._replace(target=covered, pending=left)
 
     def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
         """Decide the vpod again if a source shows it too and ledgers hold more of it than its
@@ -480,7 +483,9 @@ class Placer:
             self.history.forget(key)
             return
         why = self.history.why(key, vpod, explanation)
-        self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
+        self.history.note(
+            key, explanation, why=why, generation=decision.decided_version[1], error=error or ""
+        )
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is unpublished because its pod is not bound yet. The watch event of the
@@ -508,12 +513,12 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
     if vpod is None or vpod.placements != decision.target:
         return False
     for name, claim in pool.claims_of(key).items():
-        state = pool.pods[name]
+        known = pool.pods[name]
         if (
             claim.ledger != claim.status
-            and state.bound
-            and state.pod is not None
-            and not state.pod.assumed
+            and known.bound
+            and known.pod is not None
+            and not known.pod.assumed
         ):
             return False
     return True

@@ -57,7 +57,7 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
     reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS
     message = (
         explanation.outcome()
-        if decision.left or not missing
+        if decision.pending or not missing
         else f"{missing} of {counted_are(explanation.wanted, 'vreplica')} not written yet"
         + (f": {explanation.detail}" if explanation.detail else "")
     )

@@ -79,7 +79,7 @@ class AssignmentWriter:
     ) -> None:
         self._caches = caches
         self._hand_overs = hand_overs
-        hand_overs.tell = self._vpod_due
+        hand_overs.request_assignment = self._vpod_due
         self._fenced = fenced
         self._recorder = recorder
         self._epochs = Epochs(seen_version)
@@ -203,7 +203,7 @@ class AssignmentWriter:
             pod.ledger,
             {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
             partial(self._epochs.next, parse_version(pod.resource_version) or 0),
-            partial(self._hand_overs.choose_telling, pod),
+            partial(self._hand_overs.instruct, pod),
             lease_s=pool.lease_s if pool is not None else 0,
         )
         if after is None:

@@ -86,8 +86,8 @@ class AvailabilityTracker:
     def _note(self, pod: AdapterPod) -> None:
         key = (pod.pool, pod.name)
         pool = self._caches.state.pools.get(pod.pool)
-        state = pool.pods.get(pod.name) if pool is not None else None
-        if state is None or not state.excused:
+        known = pool.pods.get(pod.name) if pool is not None else None
+        if known is None or not known.excused:
             self._excused_until.pop(key, None)
         self._changed[key] = None
         self._wake.set()

@@ -8,7 +8,7 @@ In a pool that hands shares over, each pod is marked with the reason ``Maintenan
 passed. All of that is stored on the pods, so any next leader goes on. A pod that somebody else
 evicts is left to them.
 
-The limits of each other pool:
+In a pool that does not hand shares over, the limits are:
 
 - one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way. A
   pod that is not Ready itself may go while others are not Ready either;
@@ -16,7 +16,8 @@ The limits of each other pool:
 - the pods' PodDisruptionBudgets, and the pace of ``PodEvictions`` after a refusal.
 
 movesPerPeriod does not count: an eviction changes no placement. An eviction without an answer
-counts as made: if it was, the pod is not Ready, and nothing else is evicted.
+counts as made, so the next one waits for a period. If the pod did go, it is not Ready, and that
+stops further evictions, too.
 
 Each look also decides the pool's condition ``PodsMisplaced``, whether or not the pool has opted in.
 ``PoolStatusWriter`` writes it. It is True while a pod should leave its node, and until a pod that
@@ -140,9 +141,9 @@ class Descheduler:
         if not pool.descheduling:
             self._conditions[key] = _condition(found, None, "")
             return
-        now = asyncio.get_running_loop().time()
         first_s = 0 if pool.hands_over else pool.scale_down_period_s
-        pace = self._paces.setdefault(key, _Pace(now + first_s))
+        first_at = asyncio.get_running_loop().time() + first_s
+        pace = self._paces.setdefault(key, _Pace(first_at))
         if not found.misplaced:
             pace.refused = None
         away = ""
@@ -158,8 +159,8 @@ class Descheduler:
     async def _evict_next(
         self, state: PoolState, pool: AdapterPool, found: PoolExamination, pace: _Pace
     ) -> str:
-        """Evict the pod that is chosen, once the last one is back. Where the last one is, as in
-        ``_why_away``.
+        """Evict the pod that is chosen, once the last one is back. Return where the pod that was
+        evicted last is, as text; "" if nothing is waited for.
         """
         if pace.evicted is not None and (away := _why_away(state, pace.evicted)):
             return away

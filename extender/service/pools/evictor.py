@@ -231,7 +231,7 @@ class Evictor:
 
     def _waiting(self, state: PoolState) -> list[str]:
         """Keys of the vpods for which room may be made."""
-        if not state.unplaced:
+        if not state.vpods_with_pending:
             return []
         allows = partial(self._caches.state.selects, state.key)
         plan = plan_scale(state, allows)
@@ -247,7 +247,9 @@ class Evictor:
         if not moves:
             return []
         self._count_planned(moves)
-        before = {move.vpod: (state.vpods[move.vpod], state.placed_of(move.vpod)) for move in moves}
+        before = {
+            move.vpod: (state.vpods[move.vpod], state.decided_of(move.vpod)) for move in moves
+        }
         try:
             done = await self._mover.move(state.key, moves)
         except ApiError as error:

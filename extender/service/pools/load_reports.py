@@ -111,7 +111,7 @@ class LoadReports:
         for report in reports:
             pod = state.pods.get(report.pod)
             claim = pod.claims.get(report.vpod) if pod is not None else None
-            count = claim.placed.vreplicas if claim is not None else 0
+            count = claim.decided.vreplicas if claim is not None else 0
             why = (
                 load.report(report.vpod, report.pod, report.load, count, now)
                 if count
@@ -189,7 +189,7 @@ class LoadReports:
         if known is None:
             return []
         now, found = self._clock(), []
-        for name, count in islice(state.placed_of(vpod).items(), PODS_TOLD_MAX):
+        for name, count in islice(state.decided_of(vpod).items(), PODS_TOLD_MAX):
             rate, why = known.share(vpod, name, now)
             load = f"{rate * count:.4g} {known.metric}" if rate is not None else "not known"
             counts = f", which counts as the mean ({why})" if why else ""

@@ -212,7 +212,7 @@ class PoolScaler:
             return
         grows = view.plan.wanted > view.stateful_set.replicas
         self.desired = view.desired
-        if view.state.unplaced and (not grows or self._makes_room_first(view)):
+        if view.state.vpods_with_pending and (not grows or self._makes_room_first(view)):
             self._context.waiting(self.key)
         elif grows:
             await self._scale_up(view)

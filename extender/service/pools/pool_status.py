@@ -60,7 +60,8 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
         "freeSlots": slots.free,
         "closedSlots": slots.closed,
         "pendingVReplicas": sum(
-            state.vpods[key].vreplicas - state.placed_vreplicas(key) for key in state.unplaced
+            state.vpods[key].vreplicas - state.decided_vreplicas(key)
+            for key in state.vpods_with_pending
         ),
         "readyVReplicas": published - unserved,
         "unservedVReplicas": unserved,

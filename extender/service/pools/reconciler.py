@@ -206,7 +206,7 @@ class Reconciler:
                 )
                 if apart or key not in pool.vpods:
                     self._queues.add(pool.key, key)
-            for key in list(pool.unplaced):
+            for key in list(pool.vpods_with_pending):
                 self._queues.add(pool.key, key)
             wrong = [key for key, vpod in pool.vpods.items() if _conditions_disagree(pool, vpod)]
             for key in wrong:

@@ -94,13 +94,13 @@ class UnexpectedWrites:
         """
         self._led.append(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
-            for count, state in enumerate(list(pool.pods.values()), 1):
+            for count, known in enumerate(list(pool.pods.values()), 1):
                 if count % SLICE_PODS == 0:
                     await asyncio.sleep(0)
-                pod = state.pod
-                if pod is None or not state.bound or pod.assumed or not pool.is_member(state):
+                pod = known.pod
+                if pod is None or not known.bound or pod.assumed or not pool.is_member(known):
                     continue
-                if found := _listed(differences(pool, state, pod)):
+                if found := _listed(differences(pool, known, pod)):
                     note = f"the ledger differs from what the vpods say: {found}; {REMEDY}"
                     self.report_repair(pod, EventReason.LEDGER_DIFFERS, note)
 
@@ -129,7 +129,7 @@ class UnexpectedWrites:
         )
 
 
-def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[str]:
+def differences(pool: PoolState, known: PodClaims, pod: AdapterPod) -> Iterator[str]:
     """Each difference between a bound pod's ledger and its vpods, in a few words. Nothing if the
     ledger is missing or unreadable.
     """
@@ -137,7 +137,7 @@ def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[
         return
     if pod.slots is not None and (total := ledger_slots(pod.ledger)) > pod.slots:
         yield f"{counted(total, 'slot')} in a pod of {pod.slots}"
-    for key, claim in state.claims.items():
+    for key, claim in known.claims.items():
         vpod, there = pool.vpods.get(key), claim.ledger.vreplicas
         if claim.reserved is not None:
             continue

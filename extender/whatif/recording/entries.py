@@ -165,13 +165,13 @@ def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> D
         explanation.wanted,
         decision.weight,
         dict(decision.target),
-        decision.left,
+        decision.pending,
         str(explanation.reason or ""),
         explanation.detail,
         explanation.refused,
         decision.moves,
         asked,
-        decision.start,
+        decision.tie_start,
     )
 
 

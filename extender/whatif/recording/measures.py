@@ -48,13 +48,14 @@ def sample(state: ClusterState, at: float) -> Sample:
         # Also of a pool that does not exist: its vpods wait.
         wanted += sum(vpod.vreplicas for vpod in pool.vpods.values() if not vpod.deleting)
         unplaced += sum(
-            max(0, pool.vpods[key].vreplicas - pool.placed_vreplicas(key)) for key in pool.unplaced
+            max(0, pool.vpods[key].vreplicas - pool.decided_vreplicas(key))
+            for key in pool.vpods_with_pending
         )
         for pod in pool.pods.values() if pool.adapter_pool is not None else ():
             if pod.pod is not None:
                 pods += 1
                 slots += pod.capacity
-                used += pod.placed
+                used += pod.decided
     return Sample(at, wanted, unplaced, pods, slots, used)
 
 
@@ -77,9 +78,9 @@ def exposure(state: ClusterState) -> Exposure:
 def _zones(pool: PoolState, key: str) -> Mapping[str, int]:
     zones: dict[str, int] = {}
     for name, claim in pool.claims_of(key).items():
-        if claim.placed.vreplicas:
+        if claim.decided.vreplicas:
             zone = pool.pods[name].where[1]
-            zones[zone] = zones.get(zone, 0) + claim.placed.vreplicas
+            zones[zone] = zones.get(zone, 0) + claim.decided.vreplicas
     return zones
 
 

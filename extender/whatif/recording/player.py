@@ -205,7 +205,7 @@ class Player:
             vpod,
             allowed=allowed,
             leave_closed=recorded.cause is Cause.SCHEDULE,
-            stays=recorded.cause is Cause.STAY,
+            taken_back=recorded.cause is Cause.STAY,
         )
 
 

@@ -213,7 +213,7 @@ class Rehearsal:
                 self._resize(pool, pool.stateful_set, min(plan.wanted, POOL_PODS_MAX))
             if pool.revision == before:
                 return
-        if pool.unplaced:
+        if pool.vpods_with_pending:
             self._touch(key)
 
     def _rests(self, pool: PoolState) -> bool:
@@ -263,7 +263,7 @@ class Rehearsal:
             cooling=lambda vpod: self._cools(vpod, spec, at),
         )
         allows = self._allows(pool.key)
-        plan = plan_scale(pool, allows) if pool.unplaced else None
+        plan = plan_scale(pool, allows) if pool.vpods_with_pending else None
         advice = Advice(
             vpods=[key for key in sorted(pool.vpods) if allows(pool.vpods[key])],
             waiting=waiting_without_growth(pool, allows, plan) if plan is not None else (),
@@ -369,8 +369,8 @@ class Rehearsal:
 
 def _unsettled(pool: PoolState) -> Iterable[str]:
     """Vpods that wait, and vpods on pods that they have to leave."""
-    found = dict.fromkeys(pool.unplaced)
+    found = dict.fromkeys(pool.vpods_with_pending)
     for pod in pool.pods.values():
-        if pod.placed and (pod.leaving or not pool.is_member(pod) or pod.placed > pod.capacity):
-            found |= {key: None for key, claim in pod.claims.items() if claim.placed.vreplicas}
+        if pod.decided and (pod.leaving or not pool.is_member(pod) or pod.decided > pod.capacity):
+            found |= {key: None for key, claim in pod.claims.items() if claim.decided.vreplicas}
     return list(found)

@@ -32,7 +32,7 @@ def moved(scene: Scene, vpod: VPod, profile: Profile) -> tuple[dict[str, int], i
     """The placement after doing as told until there is nothing more to do, and how many moves that
     took.
     """
-    placed = scene.pool.placed_of(vpod.key)
+    placed = scene.pool.decided_of(vpod.key)
     for moves in range(MOVES_MAX):
         found = better_place(scene.pool, vpod, placed, profile)
         if found is None:
@@ -63,7 +63,7 @@ def test_moving_as_told_ends(shape: Shape, profile: Profile):
     vpod = a_vpod(weight=1)
     shape.weight = 1
     scene = shape.scene()
-    before = sum(scene.pool.placed_of(vpod.key).values())
+    before = sum(scene.pool.decided_of(vpod.key).values())
     placed, _ = moved(scene, vpod, profile)
     assert sum(placed.values()) == before
 
@@ -100,7 +100,8 @@ def test_a_level_placement_stays():
     assert better_place(on_three_zones(2, 2, 1).pool, a_vpod(), {"dispatcher-0": 2}, SPREAD_PROFILE)
     scene = on_three_zones(2, 2, 1)
     assert (
-        better_place(scene.pool, a_vpod(), scene.pool.placed_of("tenant/a"), SPREAD_PROFILE) is None
+        better_place(scene.pool, a_vpod(), scene.pool.decided_of("tenant/a"), SPREAD_PROFILE)
+        is None
     )
 
 

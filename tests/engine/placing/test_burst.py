@@ -41,7 +41,7 @@ def reserve(scene: Scene, keys: Iterable[str]) -> list[Decision]:
 def hold(scene: Scene, decisions: Iterable[Decision]) -> None:
     """Reserve these decisions as they are."""
     for decision in decisions:
-        shares = decision.shares(scene.pool.placed_of(decision.vpod))
+        shares = decision.shares(scene.pool.decided_of(decision.vpod))
         scene.pool.reserve(OWNER, decision.vpod, shares, expires_at=float("inf"))
 
 
@@ -73,7 +73,7 @@ def of_one_age(decisions: list[Decision]) -> dict[str, int]:
 
 
 def left(decisions: list[Decision]) -> int:
-    return sum(decision.left for decision in decisions)
+    return sum(decision.pending for decision in decisions)
 
 
 def test_an_order_is_found_in_which_all_have_room():
@@ -103,7 +103,7 @@ def test_a_heavy_vpod_does_not_take_the_room_of_a_light_one_that_came_before():
     ages = {"tenant/light": 0, "tenant/heavy": 1}
     first = reserve(scene, ages)
     assert may_fit_better(scene.pool, first)
-    assert {one.vpod: one.left for one in best(scene, first, ages)} == {
+    assert {one.vpod: one.pending for one in best(scene, first, ages)} == {
         "tenant/light": 0,
         "tenant/heavy": 1,
     }
@@ -128,7 +128,7 @@ def test_vpods_that_came_later_change_nothing_for_those_that_came_before(seed: i
         kept = [one for one in found if ages[one.vpod] <= age]
         hold(scene, kept)
         assert result_of(scene.pool, kept, ages).left <= bound, seed
-        waits = [one.weight for one in kept if one.left and ages[one.vpod] == age]
+        waits = [one.weight for one in kept if one.pending and ages[one.vpod] == age]
         most_free = max(pod.free for pod in scene.pool.pods.values())
         assert all(weight > most_free for weight in waits), seed
         release(scene, old)

@@ -46,7 +46,7 @@ def test_no_profile_gives_a_pod_more_than_it_has_of_a_dimension(profile):
     scene.pool.set_profile(BUILT_IN_PROFILES[profile])
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {f"dispatcher-{ordinal}": 2 for ordinal in range(3)}
-    assert decision.left == 1
+    assert decision.pending == 1
 
 
 def test_each_pods_answer_names_the_dimension_that_lacks():
@@ -110,12 +110,12 @@ def test_a_dimension_that_the_pool_lacks_leaves_what_is_placed_and_gives_nothing
     scene = a_scene(0, 1).pod(0, {"tenant/a": Share(2, 1, needs_gpu)})
     scene.vpod("a", 3, {0: 2}, per_vreplica=needs_gpu)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 1)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 1)
     assert decision.explanation.reason is ConflictReason.UNSATISFIABLE
     assert "one vreplica takes gpu (spec.perVReplica)" in decision.explanation.outcome()
     scene.pod(0, {"tenant/a": Share(2, 1, needs_gpu)}, unschedulable=True)
     drained = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(drained.target), drained.left) == ({"dispatcher-0": 2}, 3), (
+    assert (dict(drained.target), drained.pending) == ({"dispatcher-0": 2}, 3), (
         "it stays until there is room elsewhere, and counts as without a place"
     )
 

@@ -167,7 +167,7 @@ def test_small_vpods_fill_equal_zones_evenly_so_that_a_heavy_one_still_finds_roo
         (pod,) = place(scene.pool, scene.pool.vpods[f"tenant/{name}"]).target
         scene.reserve(name, scene.pool.pods[pod].ordinal or 0, 1)
     assert scene.pool.free_by_zone == {"a": 5, "b": 5, "c": 5}
-    assert place(scene.pool, a_vpod("heavy", 3, weight=5)).left == 0
+    assert place(scene.pool, a_vpod("heavy", 3, weight=5)).pending == 0
 
 
 def test_spread_within_a_zone_takes_the_emptier_node():

@@ -9,19 +9,25 @@ import pytest
 
 from extender.engine.placing.handover import (
     Adapter,
+    instruction,
     intent_of,
     retains,
     retains_some,
     routable,
-    served_by_sources,
-    telling,
+    still_served_on_old_pods,
     unprepared,
     unreleased,
     unserving,
     withheld,
 )
 from extender.engine.state.pool_state import PoolState
-from extender.model.assignment import Acknowledged, AssignedShare, Assignment, ShareState, Telling
+from extender.model.assignment import (
+    Acknowledged,
+    AssignedShare,
+    Assignment,
+    ShareInstruction,
+    ShareState,
+)
 from extender.model.moves import MoveReason
 from extender.model.timestamps import timestamp
 from tests.support.builders import Scene
@@ -126,7 +132,7 @@ class Hand(NamedTuple):
         return self.adapters.get(int(name.rpartition("-")[2]), NO_CONTRACT)
 
     def asked(self, rule) -> dict[int, int]:
-        """What ``served_by_sources`` or ``withheld`` returns, by ordinal."""
+        """What ``still_served_on_old_pods`` or ``withheld`` returns, by ordinal."""
         target = {f"dispatcher-{ordinal}": count for ordinal, count in self.target.items()}
         found = rule(self.pool(), KEY, target, self.adapter)
         return {int(name.rpartition("-")[2]): count for name, count in found.items()}
@@ -153,7 +159,7 @@ SERVES, PREPARES, PREPARED = adapter(SERVE), adapter(PREPARE, busy=True), adapte
 def test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over(
     hand: Hand, expected: dict[int, int]
 ):
-    assert hand.asked(served_by_sources) == expected
+    assert hand.asked(still_served_on_old_pods) == expected
 
 
 @pytest.mark.parametrize(
@@ -342,31 +348,50 @@ def test_a_ledger_keeps_what_its_adapter_may_serve(
         ) == kept
 
 
-LET_GO = Telling(DRAIN, "dispatcher-1", timestamp(DEADLINE_S), "Rebalance")
+LET_GO = ShareInstruction(DRAIN, "dispatcher-1", timestamp(DEADLINE_S), "Rebalance")
 LETS_GO = AssignedShare(2, 1, 4, 7, *LET_GO[:4])
 TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREPARE, "dispatcher-1")
 
 
 @pytest.mark.parametrize(
-    ("hand", "had", "preparing", "drain", "expected"),
+    ("hand", "current", "preparing", "drain", "expected"),
     [
-        pytest.param(Hand({0: 2}, {0: 2}, {}), None, False, None, Telling(), id="published"),
         pytest.param(
-            Hand({0: 2}, {0: 2}, {}), TO_PREPARE, False, None, Telling(), id="published by now"
+            Hand({0: 2}, {0: 2}, {}), None, False, None, ShareInstruction(), id="published"
         ),
         pytest.param(
-            Hand({0: 2}, {0: 2}, {}), LETS_GO, False, LET_GO, Telling(), id="published again"
+            Hand({0: 2}, {0: 2}, {}),
+            TO_PREPARE,
+            False,
+            None,
+            ShareInstruction(),
+            id="published by now",
         ),
-        pytest.param(Hand({}, {}, {}), None, True, LET_GO, Telling(), id="no claim is known"),
         pytest.param(
-            Hand({}, {0: 2}, {}), None, False, None, Telling(), id="new, and nobody waits for it"
+            Hand({0: 2}, {0: 2}, {}),
+            LETS_GO,
+            False,
+            LET_GO,
+            ShareInstruction(),
+            id="published again",
+        ),
+        pytest.param(
+            Hand({}, {}, {}), None, True, LET_GO, ShareInstruction(), id="no claim is known"
+        ),
+        pytest.param(
+            Hand({}, {0: 2}, {}),
+            None,
+            False,
+            None,
+            ShareInstruction(),
+            id="new, and nobody waits for it",
         ),
         pytest.param(
             Hand({1: 2}, {0: 2}, {}),
             None,
             True,
             None,
-            Telling(PREPARE, "dispatcher-1"),
+            ShareInstruction(PREPARE, "dispatcher-1"),
             id="new, and the status waits for it",
         ),
         pytest.param(
@@ -374,7 +399,7 @@ TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREP
             TO_PREPARE,
             False,
             None,
-            Telling(PREPARE, "dispatcher-1"),
+            ShareInstruction(PREPARE, "dispatcher-1"),
             id="prepared until it is published",
         ),
         pytest.param(
@@ -382,18 +407,23 @@ TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREP
             TO_PREPARE,
             False,
             LET_GO,
-            Telling(PREPARE, "dispatcher-1"),
+            ShareInstruction(PREPARE, "dispatcher-1"),
             id="prepared in vain: it never served",
         ),
         pytest.param(
-            Hand({1: 2}, {0: 2}, {}), TO_SERVE, False, LET_GO, Telling(), id="its status follows"
+            Hand({1: 2}, {0: 2}, {}),
+            TO_SERVE,
+            False,
+            LET_GO,
+            ShareInstruction(),
+            id="its status follows",
         ),
         pytest.param(
             Hand({1: 2}, {0: 0, 1: 2}, {}),
             TO_SERVE,
             False,
             None,
-            Telling(),
+            ShareInstruction(),
             id="it leaves, and nobody has taken over",
         ),
         pytest.param(
@@ -408,7 +438,7 @@ TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREP
             Hand({1: 2}, {0: 0, 1: 2}, {}),
             LETS_GO,
             False,
-            Telling(DRAIN, "dispatcher-2", "later", "Scale"),
+            ShareInstruction(DRAIN, "dispatcher-2", "later", "Scale"),
             LET_GO,
             id="its deadline stays",
         ),
@@ -417,20 +447,20 @@ TO_SERVE, TO_PREPARE = AssignedShare(2, 1, 4, 7), AssignedShare(2, 1, 4, 7, PREP
             LETS_GO,
             True,
             None,
-            Telling(PREPARE, "dispatcher-1"),
+            ShareInstruction(PREPARE, "dispatcher-1"),
             id="it comes back after the adapter has let go",
         ),
     ],
 )
 def test_what_a_pod_is_told(
     hand: Hand,
-    had: AssignedShare | None,
+    current: AssignedShare | None,
     preparing: bool,
-    drain: Telling | None,
-    expected: Telling,
+    drain: ShareInstruction | None,
+    expected: ShareInstruction,
 ):
     pool = hand.pool()
-    told = telling(pool, KEY, "dispatcher-0", had, preparing=preparing, drain=lambda: drain)
+    told = instruction(pool, KEY, "dispatcher-0", current, preparing=preparing, drain=lambda: drain)
     assert told == expected
 
 

@@ -48,7 +48,7 @@ def test_default_profile_on_three_empty_pods(vreplicas, placed, expected):
 def test_what_does_not_fit_is_left_over_and_what_fits_is_placed():
     scene = Scene(slots=2).pods(0, 1).vpod("a", 7)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (decision.scheduled, decision.left) == (4, 3)
+    assert (decision.scheduled, decision.pending) == (4, 3)
     assert decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     assert decision.explanation.outcome() == (
         "3 of 7 vreplicas are not placed (InsufficientSlots): 0/3 pods have room: 2 no free slots, "
@@ -92,7 +92,7 @@ def test_a_drained_pod_keeps_what_has_no_room_elsewhere():
     scene.vpod("a", 3, {2: 3}).vpod("b", 2, {0: 2})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-2": 2}
-    assert decision.left == 2, "the autoscaler must hear of it"
+    assert decision.pending == 2, "the autoscaler must hear of it"
 
 
 def test_what_overcommits_a_drained_pod_does_not_wait_there():
@@ -101,7 +101,7 @@ def test_what_overcommits_a_drained_pod_does_not_wait_there():
     assert dict(decision.target) == {"dispatcher-0": 1}, (
         "room goes to what has to leave, not to what waits"
     )
-    assert decision.left == 2
+    assert decision.pending == 2
 
 
 def test_placements_on_ordinals_that_are_gone_move():
@@ -129,7 +129,7 @@ def test_what_is_on_pods_that_run_without_their_ordinal_stays_until_there_is_roo
         scene.pod(ordinal, {"tenant/a": count})
     change(scene)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (target(scene), decision.left, decision.moves) == ({0: 2, 1: 2, 2: 1}, 5, ())
+    assert (target(scene), decision.pending, decision.moves) == ({0: 2, 1: 2, 2: 1}, 5, ())
 
 
 def test_pods_of_the_new_ordinals_take_what_those_of_the_old_ones_hold():
@@ -146,7 +146,7 @@ def test_pods_of_the_new_ordinals_take_what_those_of_the_old_ones_hold():
 def test_a_pod_that_ends_after_its_ordinal_has_gone_loses_what_it_held():
     scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2}).stateful_set(3, 5).no_pod(0)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (target(scene), decision.left) == ({}, 2)
+    assert (target(scene), decision.pending) == ({}, 2)
 
 
 def test_a_tenant_who_may_get_no_more_keeps_what_runs_without_its_ordinal():
@@ -160,7 +160,7 @@ def test_an_overcommitted_pod_is_trimmed_once():
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-1": 3}
     scene.pool.reserve(
-        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+        "t", "tenant/a", decision.shares(scene.pool.decided_of("tenant/a")), expires_at=1.0
     )
     assert target(scene, "b") == {0: 4}, "the second vpod must not pay again"
 
@@ -221,7 +221,7 @@ class TestWeightedVReplicas:
     def test_one_heavier_than_a_pod_is_unsatisfiable(self):
         scene = Scene(slots=5).pods(0, 1).vpod("a", 1, weight=6)
         decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-        assert (decision.left, decision.explanation.reason) == (1, ConflictReason.UNSATISFIABLE)
+        assert (decision.pending, decision.explanation.reason) == (1, ConflictReason.UNSATISFIABLE)
 
     def test_growing_heavier_in_place_moves_what_no_longer_fits(self):
         scene = (
@@ -244,7 +244,7 @@ class TestWeightedVReplicas:
 def test_what_cannot_be_decided_leaves_placements_alone(scene, options, reason):
     scene.pods(0).vpod("a", 5, {0: 2})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], **options)
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 3)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 3)
     assert decision.explanation.reason is reason
 
 
@@ -276,7 +276,7 @@ def test_a_tenant_that_may_not_use_the_pool_gets_nothing_more_than_it_publishes(
     """
     scene = Scene().pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 5}).vpod("a", 9, {0: 2})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 7)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 7)
     assert decision.moves == (), "nothing that was published has left a pod"
 
 
@@ -304,7 +304,7 @@ def test_a_pool_that_is_gone_is_told_of_also_where_nothing_is_left_over():
     scene.state.vpod_changed(None, a_vpod("a", 1, {0: 1}, pool="elsewhere/none"))
     pool = scene.state.pool("elsewhere/none")
     decision = place(pool, pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 1}, 0)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 1}, 0)
     assert decision.explanation.outcome() == (
         "1 vreplica stays where it is (PoolNotFound): AdapterPool elsewhere/none does not exist"
     )
@@ -313,7 +313,7 @@ def test_a_pool_that_is_gone_is_told_of_also_where_nothing_is_left_over():
 def test_a_vpod_that_is_gone_releases_everything():
     scene = Scene().pod(0, {"tenant/a": 2})
     decision = release_all(scene.pool, "tenant/a")
-    assert decision.shares(scene.pool.placed_of("tenant/a")) == {"dispatcher-0": Share(0)}
+    assert decision.shares(scene.pool.decided_of("tenant/a")) == {"dispatcher-0": Share(0)}
 
 
 def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
@@ -321,7 +321,7 @@ def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
     scene.vpod("a", 1, {0: 3, 1: 1, 2: 1})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     scene.pool.reserve(
-        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+        "t", "tenant/a", decision.shares(scene.pool.decided_of("tenant/a")), expires_at=1.0
     )
     again = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(again.target) == dict(decision.target)
@@ -334,13 +334,13 @@ def test_what_is_held_back_on_a_drained_pod_never_overcommits_it():
         .vpod("a", 4, {0: 4}, weight=2)
     )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 4)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 4)
 
 
 def test_growing_heavier_leaves_no_room_that_the_heavier_ones_need():
     scene = Scene(slots=10, replicas=1).pod(0, {"tenant/a": Share(4)}).vpod("a", 7, weight=2)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 5}, 2)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 5}, 2)
 
 
 def test_growing_heavier_takes_no_room_that_another_one_has_not_left_yet():
@@ -348,10 +348,12 @@ def test_growing_heavier_takes_no_room_that_another_one_has_not_left_yet():
     scene.vpod("a", 1, {0: 1}, weight=2).vpod("b", 4, {0: 4}).vpod("c", 0, {0: 4})
     scene.reserve("c", 0, 0)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({}, 1), "c may take back what it has not left"
+    assert (dict(decision.target), decision.pending) == ({}, 1), (
+        "c may take back what it has not left"
+    )
     scene.pod(0, {"tenant/a": 1, "tenant/b": 4}).vpod("c", 0, {})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 1}, 0)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 1}, 0)
 
 
 def test_a_vpod_that_may_not_grow_keeps_its_weight_too():
@@ -367,7 +369,7 @@ def test_a_vpod_that_grew_heavier_than_any_pod_can_stay_on_none():
         .vpod("a", 3, {0: 3}, weight=9)
     )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({}, 3)
+    assert (dict(decision.target), decision.pending) == ({}, 3)
     assert decision.explanation.reason is ConflictReason.UNSATISFIABLE
 
 
@@ -557,7 +559,7 @@ def test_under_a_hard_zone_rule_a_drain_never_fills_a_zone_beyond_it():
         scene.pod(ordinal, ledger, node=f"node-{ordinal}")
     scene.vpod("other", 90, others).vpod("a", 43)
     first = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (sum(first.target.values()), first.left) == (32, 11)
+    assert (sum(first.target.values()), first.pending) == (32, 11)
     standing = {int(name[-1]): count for name, count in first.target.items()}
     scene.vpod("a", 43, standing)
     scene.pod(3, {}, node="node-3").vpod("other", 60, {2: 20, 4: 10, 5: 30})
@@ -587,6 +589,6 @@ def test_a_predicate_that_refuses_both_ways_after_the_pool_has_grown_places_afre
     scene = Scene(replicas=6).pods(0, 1, 2, 3, 4, 5).vpod("a", 20, {0: 5, 1: 5})
     scene.pool.set_profile(profile)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert decision.left == 0
+    assert decision.pending == 0
     assert max(decision.target.values()) - min(decision.target.values()) <= 2
     assert {move.reason for move in decision.moves} == {MoveReason.POLICY}

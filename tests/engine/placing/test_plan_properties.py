@@ -187,19 +187,21 @@ def assert_plans_are_right(world: World) -> None:
         naive = Naive(world, POOL)
         decision = decide(world, vpod)
         if fits_an_empty_pod(naive, vpod):
-            assert (dict(decision.target), decision.left) == slow_place(naive, vpod)
+            assert (dict(decision.target), decision.pending) == slow_place(naive, vpod)
             assert_nothing_is_lost(naive, vpod, decision)
         assert_steps_account_for_every_difference(naive.placed_of(vpod.key), decision)
         world.decide(decision)
         after = Naive(world, POOL)
         assert_no_pod_is_more_overcommitted(naive, after)
-        if decision.left and fits_an_empty_pod(naive, vpod):
+        if decision.pending and fits_an_empty_pod(naive, vpod):
             assert_no_room_is_left(after, vpod, decision)
         again = decide(world, vpod)
         assert_nothing_but_what_is_published_comes_back(decision, again, vpod)
         world.decide(again)
         last = decide(world, vpod)
-        assert (dict(last.target), last.left) == (dict(again.target), again.left), "decided again"
+        assert (dict(last.target), last.pending) == (dict(again.target), again.pending), (
+            "decided again"
+        )
 
 
 def test_what_is_lost_with_its_ordinal_stays_lost_when_the_drain_is_decided_again():
@@ -211,12 +213,12 @@ def test_what_is_lost_with_its_ordinal_stays_lost_when_the_drain_is_decided_agai
     world.put(a_vpod("a", 6, {0: 1, 1: 1, 3: 1}))
     (vpod,) = by_name(world)
     first = decide(world, vpod)
-    assert (dict(first.target), first.left) == ({"dispatcher-2": 1}, 5), (
+    assert (dict(first.target), first.pending) == ({"dispatcher-2": 1}, 5), (
         "the drained one has the first claim"
     )
     world.decide(first)
     again = decide(world, vpod)
-    assert (again.target, again.left) == (first.target, first.left)
+    assert (again.target, again.pending) == (first.target, first.pending)
 
 
 @st.composite
@@ -255,7 +257,7 @@ def test_no_room_of_a_full_pod_is_promised_before_it_is_left(world):
         before = Naive(world, POOL)
         decision = decide(world, vpod)
         if fits_an_empty_pod(before, vpod):
-            assert (dict(decision.target), decision.left) == slow_place(before, vpod)
+            assert (dict(decision.target), decision.pending) == slow_place(before, vpod)
         world.decide(decision)
         assert_no_pod_is_more_overcommitted(before, Naive(world, POOL))
 
@@ -269,11 +271,11 @@ def assert_nothing_but_what_is_published_comes_back(
     for name in {*first.target, *again.target}:
         had, has = first.target.get(name, 0), again.target.get(name, 0)
         assert had == has or had < has <= vpod.placements.get(name, 0), name
-    assert first.left >= again.left
+    assert first.pending >= again.pending
 
 
 def assert_nothing_is_lost(naive: Naive, vpod: VPod, decision: Decision) -> None:
-    assert decision.scheduled + decision.left >= vpod.vreplicas
+    assert decision.scheduled + decision.pending >= vpod.vreplicas
     safe = sum(sum(part.values()) for part in _keep(naive, vpod))
     assert decision.scheduled >= min(vpod.vreplicas, safe)
 
@@ -339,9 +341,9 @@ def test_nothing_moves_where_enough_is_placed_and_nothing_is_dropped(world):
 def test_deciding_again_after_everything_is_written_changes_nothing(world):
     written = [decide_and_write(world, vpod) for vpod in by_name(world)]
     for decision in written:
-        if not decision.left:
+        if not decision.pending:
             again = decide(world, world.vpods[decision.vpod])
-            assert (dict(again.target), again.left) == (dict(decision.target), 0)
+            assert (dict(again.target), again.pending) == (dict(decision.target), 0)
 
 
 def decide_and_write(world: World, vpod: VPod) -> Decision:

@@ -62,13 +62,13 @@ def standing(scene: Scene, vreplicas: int, placed: Mapping[int, int]) -> Scene:
 def test_maxfillup_on_three_pods_of_five_slots(vreplicas, placed, expected, left):
     scene = standing(Scene(slots=5).pods(0, 1, 2), vreplicas, placed)
     decision = decide(scene, KNATIVE_MAXFILLUP_PROFILE)
-    assert (by_ordinal(decision.target), decision.left) == (expected, left)
+    assert (by_ordinal(decision.target), decision.pending) == (expected, left)
 
 
 def test_maxfillup_fills_no_pod_that_takes_no_work():
     scene = Scene(slots=5).pods(1).pod(0, node="").pod(2, unschedulable=True).vpod("a", 8)
     decision = decide(scene, KNATIVE_MAXFILLUP_PROFILE)
-    assert (by_ordinal(decision.target), decision.left) == ({1: 5}, 3)
+    assert (by_ordinal(decision.target), decision.pending) == ({1: 5}, 3)
 
 
 def test_maxfillup_gives_heavy_vreplicas_only_where_a_whole_one_fits():
@@ -94,7 +94,7 @@ def test_growth_may_use_the_slots_that_the_vpod_has_itself():
 def test_growth_without_room_for_all_changes_nothing():
     scene = standing(Scene(slots=5, replicas=2).pods(0, 1), 11, {0: 1, 1: 4})
     decision = decide(scene, LOWEST_FIRST)
-    assert (by_ordinal(decision.target), decision.left, decision.moves) == ({0: 1, 1: 4}, 1, ())
+    assert (by_ordinal(decision.target), decision.pending, decision.moves) == ({0: 1, 1: 4}, 1, ())
 
 
 def test_growth_without_room_for_all_leaves_also_what_would_be_dropped():
@@ -103,7 +103,7 @@ def test_growth_without_room_for_all_leaves_also_what_would_be_dropped():
     )
     scene.pod(1, unschedulable=True).vpod("a", 6, {0: 1, 2: 2})
     decision = decide(scene, LOWEST_FIRST)
-    assert (by_ordinal(decision.target), decision.left) == ({0: 1, 2: 2}, 1)
+    assert (by_ordinal(decision.target), decision.pending) == ({0: 1, 2: 2}, 1)
 
 
 def test_fewer_are_placed_afresh_too_where_nothing_deschedules():

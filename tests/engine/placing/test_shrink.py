@@ -100,7 +100,7 @@ def three_zones(*own: int, published: bool = False, **pod_fields) -> Scene:
 
 def shrunk(scene: Scene, profile: Profile, surplus: int) -> dict[str, int]:
     pool = scene.pool
-    return shrink(pool, a_vpod(), pool.placed_of("tenant/a"), surplus, profile)
+    return shrink(pool, a_vpod(), pool.decided_of("tenant/a"), surplus, profile)
 
 
 @settings(max_examples=80, deadline=None)

@@ -16,9 +16,9 @@ def test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_
 def test_only_the_owner_releases_what_it_has_reserved():
     scene = Scene().pods(0).vpod("a", 2).reserve("a", 0, 2, owner="one")
     scene.pool.release("another", "tenant/a")
-    assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 2}
+    assert scene.pool.decided_of("tenant/a") == {"dispatcher-0": 2}
     scene.pool.release("one", "tenant/a")
-    assert scene.pool.placed_of("tenant/a") == {}
+    assert scene.pool.decided_of("tenant/a") == {}
 
 
 def test_a_pod_has_no_more_slots_than_its_pool_gives_each():
@@ -34,7 +34,7 @@ def test_a_full_pod_has_no_room():
 def test_what_a_decision_takes_away_is_held_until_it_is_written():
     scene = Scene(slots=5).pod(0, {"tenant/a": 4}).vpod("a", 1, {0: 4}).reserve("a", 0, 1)
     pod = scene.pool.pods["dispatcher-0"]
-    assert (pod.placed, pod.held, pod.free) == (1, 4, 1)
+    assert (pod.decided, pod.held, pod.free) == (1, 4, 1)
 
 
 def test_heavy_vreplicas_hold_all_their_slots():
@@ -45,7 +45,7 @@ def test_heavy_vreplicas_hold_all_their_slots():
 def test_a_status_that_says_what_the_ledger_does_holds_nothing_more():
     scene = Scene(slots=20).pod(0, {"tenant/a": Share(2, 3)}).vpod("a", 2, {0: 2}, weight=3)
     assert scene.pool.free_of(0) == 14
-    assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 2}
+    assert scene.pool.decided_of("tenant/a") == {"dispatcher-0": 2}
     assert scene.pod(0, {}).pool.free_of(0) == 14, "it is published still"
     assert scene.no_vpod("a").pool.free_of(0) == 20
 
@@ -58,7 +58,7 @@ def test_a_status_that_comes_down_to_the_ledger_frees_what_it_published():
 
 def test_a_status_that_repeats_the_ledger_leaves_a_reservation_as_it_is():
     scene = Scene(slots=20).pod(0, {"tenant/a": Share(2)}).reserve("a", 0, 1).vpod("a", 2, {0: 2})
-    assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 1}
+    assert scene.pool.decided_of("tenant/a") == {"dispatcher-0": 1}
     assert scene.pool.free_of(0) == 18
 
 
@@ -75,4 +75,7 @@ def test_an_overcommitted_pod_of_heavy_vreplicas_comes_back_under_its_slots():
 
 def test_the_annotation_of_a_pod_that_is_not_bound_claims_nothing():
     scene = Scene(slots=20).pod(0, {"tenant/a": 9}, node="").vpod("a", 1, {0: 1})
-    assert (scene.pool.pods["dispatcher-0"].held, scene.pool.placed_vreplicas("tenant/a")) == (1, 1)
+    assert (scene.pool.pods["dispatcher-0"].held, scene.pool.decided_vreplicas("tenant/a")) == (
+        1,
+        1,
+    )

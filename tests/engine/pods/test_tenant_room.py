@@ -189,13 +189,13 @@ def test_a_bind_carries_no_more_of_a_namespace_than_its_share(name):
         scene.vpod(key.partition("/")[2], 1, namespace="greedy")
     scene.vpod("a", 2)
     pod = a_pod(0, node="")
-    bind_ledger = bind_ledger_of(scene.pool, pod, slots=5_000, with_planned=True, allows=anyone)
+    bind_ledger = bind_ledger_of(scene.pool, pod, slots=5_000, with_added=True, allows=anyone)
     assert (
         sum(map(entry_bytes, (key for key in bind_ledger.ledger if key.startswith("greedy/"))))
         <= TENANT_BYTES_MAX
     )
-    assert len(bind_ledger.planned) == SHARE + 1
-    assert bind_ledger.planned["tenant/a"] == 2
+    assert len(bind_ledger.added) == SHARE + 1
+    assert bind_ledger.added["tenant/a"] == 2
 
 
 def test_a_bind_counts_what_the_last_pod_carried():
@@ -204,9 +204,9 @@ def test_a_bind_counts_what_the_last_pod_carried():
     )
     scene.vpod("more", 1, namespace="greedy").vpod("a", 1)
     bind_ledger = bind_ledger_of(
-        scene.pool, a_pod(0, node=""), slots=5_000, with_planned=True, allows=anyone
+        scene.pool, a_pod(0, node=""), slots=5_000, with_added=True, allows=anyone
     )
-    assert bind_ledger.planned == {"tenant/a": 1}
+    assert bind_ledger.added == {"tenant/a": 1}
 
 
 # -- moves -----------------------------------------------------------------------------------------
@@ -297,15 +297,15 @@ def test_for_however_many_long_names_a_pool_grows_until_all_have_a_place(profile
     scene.vpod("a", 3)
     seen = [1]
     for _ in range(6):
-        for key in list(scene.pool.unplaced):
+        for key in list(scene.pool.vpods_with_pending):
             decision = place(scene.pool, scene.pool.vpods[key])
             scene.pool.reserve("placer", key, decision.shares({}), expires_at=9.0)
-        assert scene.pool.placed_vreplicas("tenant/a") == 3, "another tenant finds bytes at once"
+        assert scene.pool.decided_vreplicas("tenant/a") == 3, "another tenant finds bytes at once"
         if (count := plan_of(scene).wanted) <= seen[-1]:
             break
         scene.stateful_set(count).pods(*range(seen[-1], count))
         seen.append(count)
-    assert scene.pool.unplaced == {}
+    assert scene.pool.vpods_with_pending == {}
     assert seen[-1] == 8, f"1500 / 205, and no more: {seen}"
 
 

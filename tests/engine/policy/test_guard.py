@@ -249,7 +249,7 @@ def broken_for_weight_2(scene: Scene) -> Scene:
 def test_a_vpod_stands_still_where_a_plugin_fails():
     scene = broken_for_weight_2(two_pods()).vpod("a", 4, {0: 2}, weight=2)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 2)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 2)
     assert decision.explanation.reason is ConflictReason.PLUGIN_FAILED
     assert decision.explanation.outcome() == (
         "2 of 4 vreplicas are not placed (PluginFailed): plugin Acme failed: "
@@ -260,7 +260,7 @@ def test_a_vpod_stands_still_where_a_plugin_fails():
 
 def test_no_other_vpod_suffers():
     scene = broken_for_weight_2(two_pods()).vpod("a", 4, weight=2).vpod("b", 4)
-    assert place(scene.pool, scene.pool.vpods["tenant/b"]).left == 0
+    assert place(scene.pool, scene.pool.vpods["tenant/b"]).pending == 0
 
 
 def test_what_is_drained_stays_where_it_is_until_the_plugin_answers():
@@ -270,7 +270,7 @@ def test_what_is_drained_stays_where_it_is_until_the_plugin_answers():
         .pod(0, node="node-0", unschedulable=True)
     )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 0)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 0)
     assert decision.explanation.outcome().startswith(
         "all 2 vreplicas are placed; plugin Acme failed: score"
     )
@@ -280,7 +280,7 @@ def test_fewer_go_from_the_highest_ordinal_down_where_the_descheduler_fails():
     scene = two_pods().vpod("a", 3, {0: 3, 1: 3})
     scene.pool.set_profile(profile("deschedulers", Acme(raising(ValueError("boom")))))
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 3}, 0)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 3}, 0)
     assert [(s.step, s.vreplicas) for s in decision.explanation.steps] == [(Step.REMOVED, 3)]
 
 
@@ -290,7 +290,7 @@ def test_placing_afresh_stands_still_too():
         profile("filters", Acme(raising(ValueError("boom"))), rules=KNATIVE_1_16_RULES)
     )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 2)
+    assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 2)
     assert decision.explanation.reason is ConflictReason.PLUGIN_FAILED
 
 

@@ -42,7 +42,7 @@ def decide(scene: Scene, name: str, weight: int, wanted: int) -> dict[str, int]:
     """
     pool = scene.pool
     vpod = a_vpod(name, wanted, weight=weight)
-    placed = pool.placed_of(vpod.key)
+    placed = pool.decided_of(vpod.key)
     surplus = sum(placed.values()) - wanted
     after = dict(placed)
     if surplus > 0:
@@ -55,7 +55,7 @@ def decide(scene: Scene, name: str, weight: int, wanted: int) -> dict[str, int]:
             after[pod] = after.get(pod, 0) + count
     shares = {pod: Share(count, weight) for pod, count in after.items()}
     scene.state.reserve("test", POOL, vpod.key, shares, expires_at=1e9)
-    return pool.placed_of(vpod.key)
+    return pool.decided_of(vpod.key)
 
 
 @settings(max_examples=120, deadline=None)
@@ -78,7 +78,7 @@ def test_every_pod_stays_within_its_slots(workload):
     scene, steps = workload
     for name, weight, wanted in steps:
         decide(scene, name, weight, wanted)
-        assert all(pod.placed <= pod.capacity for pod in scene.pool.pods.values())
+        assert all(pod.decided <= pod.capacity for pod in scene.pool.pods.values())
 
 
 def test_with_room_everywhere_all_is_placed_evenly_over_zones_and_nodes():

@@ -116,7 +116,7 @@ def _period(state: ClusterState, pool, memory: LeftBehind, vpods: list[str] | No
     )
     moved = False
     for decision in relocations(pool, plan_moves(pool, Limits(budget=10), advice)):
-        memory.leave(pool.vpods[decision.vpod], pool.placed_of(decision.vpod))
+        memory.leave(pool.vpods[decision.vpod], pool.decided_of(decision.vpod))
         commit(state, pool, [decision])
         moved = True
     return moved
@@ -133,12 +133,12 @@ def test_a_vpod_returns_to_the_pod_that_it_has_left_once_others_have_emptied_it(
     put(scene, 0, {"a": (1, 1, takes(200)), "b": (1, 1, takes(600))})
     put(scene, 1, {"c": (1, 1, takes(100))})
     assert _period(scene.state, scene.pool, memory, ["tenant/a"])
-    assert dict(scene.pool.placed_of("tenant/a")) == {"dispatcher-1": 1}
+    assert dict(scene.pool.decided_of("tenant/a")) == {"dispatcher-1": 1}
     scene.no_vpod("b").pod(0)
     scene.pod(1, {"tenant/a": Share(1, 1, takes(200)), "tenant/c": Share(6, 1, takes(100))})
     scene.vpod("c", 6, {1: 6}, per_vreplica=takes(100))
     assert _period(scene.state, scene.pool, memory, ["tenant/a"])
-    assert dict(scene.pool.placed_of("tenant/a")) == {"dispatcher-0": 1}
+    assert dict(scene.pool.decided_of("tenant/a")) == {"dispatcher-0": 1}
 
 
 @pytest.mark.parametrize("dimension", ["", "Memory", 5, "x" * 32])

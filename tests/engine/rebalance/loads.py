@@ -49,10 +49,10 @@ class LoadedPool:
     def shares(self) -> dict[tuple[str, str], int]:
         """(vpod key, pod name) -> vreplicas."""
         return {
-            (key, pod.name): claim.placed.vreplicas
+            (key, pod.name): claim.decided.vreplicas
             for pod in self.pool.pods.values()
             for key, claim in pod.claims.items()
-            if claim.placed.vreplicas
+            if claim.decided.vreplicas
         }
 
     def report(self, noise: Noise = exact) -> None:

@@ -145,7 +145,7 @@ def test_a_vpod_that_made_way_makes_way_back_for_one_that_comes_later():
         return made.told(returns=lambda key, there: memory.returns(pool.vpods[key], there))
 
     assert told() == [("p0v0", 0, 1)]
-    memory.leave(pool.vpods["tenant/p0v0"], pool.placed_of("tenant/p0v0"))
+    memory.leave(pool.vpods["tenant/p0v0"], pool.decided_of("tenant/p0v0"))
     made.scene.vpod("p0v0", 1, {1: 1}, weight=4)
     made.scene.pod(0, {f"tenant/p0v{index}": 1 for index in range(1, 14)})
     made.scene.no_vpod("p1v0").pod(1, {"tenant/p0v0": Share(1, 4)})

@@ -84,11 +84,11 @@ def carry_out(world: World, moves: list[Move]) -> list[Move]:
 
 
 def placed(pool: PoolState) -> dict[str, dict[str, int]]:
-    return {key: pool.placed_of(key) for key in pool.claims_by_vpod}
+    return {key: pool.decided_of(key) for key in pool.claims_by_vpod}
 
 
 def totals(pool: PoolState) -> dict[str, int]:
-    return {key: pool.placed_vreplicas(key) for key in pool.claims_by_vpod}
+    return {key: pool.decided_vreplicas(key) for key in pool.claims_by_vpod}
 
 
 def given_a_profile(world: World, profile) -> PoolState:
@@ -172,7 +172,7 @@ def test_planning_and_moving_again_and_again_ends_loses_nothing_and_overcommits_
         if not plan:
             break
         for key in {move.vpod for move in plan}:
-            memory.leave(world.vpods[key], pool.placed_of(key))
+            memory.leave(world.vpods[key], pool.decided_of(key))
         assert sum(m.vreplicas for m in carry_out(world, plan)) == sum(m.vreplicas for m in plan), (
             plan
         )
@@ -193,10 +193,10 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
             break
         carry_out(world, plan)
     loaded = [
-        p for p in pool.members() if p.placed and p.ordinal is not None and closed >> p.ordinal & 1
+        p for p in pool.members() if p.decided and p.ordinal is not None and closed >> p.ordinal & 1
     ]
     if loaded and not any(
-        p.draining or p.placed > p.capacity or not pool.is_member(p) for p in pool.pods.values()
+        p.draining or p.decided > p.capacity or not pool.is_member(p) for p in pool.pods.values()
     ):
         highest = loaded[-1]
         room = sum(
@@ -210,7 +210,7 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
         too_many = [
             key
             for key in highest.claims
-            if key in pool.vpods and pool.placed_vreplicas(key) > pool.vpods[key].vreplicas
+            if key in pool.vpods and pool.decided_vreplicas(key) > pool.vpods[key].vreplicas
         ]
         heavy = max(
             (world.vpods[key].weight for key in highest.claims if key in pool.vpods), default=1
@@ -218,7 +218,7 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
         # With vreplicas of several slots, less than one may be left over on every pod. With further
         # dimensions, any number of slots may.
         lost = (heavy - 1) * sum(1 for ordinal in pool.by_ordinal if ordinal < highest.ordinal)
-        assert unknown or too_many or room < highest.placed + lost or pool.capacities
+        assert unknown or too_many or room < highest.decided + lost or pool.capacities
 
 
 NODES_OF_THE_ZONES = ("z0", "z0", "z1", "z1", "z2")
@@ -251,7 +251,7 @@ def test_each_policy_move_of_a_vpod_is_an_improvement_even_if_the_others_are_not
         node = pods[ordinal_of(name) or 0][0]
         return NODES_OF_THE_ZONES[node], f"node-{node}"
 
-    before = scene.pool.placed_of("tenant/a")
+    before = scene.pool.decided_of("tenant/a")
     plan = plan_moves(scene.pool, Limits(budget=9), Advice(vpods=["tenant/a"]))
     made = [move for move in plan if move.vpod == "tenant/a" and move.reason is MoveReason.POLICY]
     for move in made:
@@ -281,16 +281,16 @@ def test_a_policy_that_never_rests_is_stopped_by_the_states_it_has_left(counts, 
         vpods=sorted(world.vpods),
         returns=lambda key, placements: memory.returns(world.vpods[key], placements),
     )
-    visited = {key: [pool.placed_of(key)] for key in world.vpods}
+    visited = {key: [pool.decided_of(key)] for key in world.vpods}
     for _ in range(60):
         memory.look(pool)
         plan = plan_moves(pool, Limits(budget=2), advice)
         for key in {move.vpod for move in plan}:
-            memory.leave(world.vpods[key], pool.placed_of(key))
+            memory.leave(world.vpods[key], pool.decided_of(key))
         carry_out(world, plan)
         for key in {move.vpod for move in plan}:
-            assert pool.placed_of(key) not in visited[key]
-            visited[key].append(pool.placed_of(key))
+            assert pool.decided_of(key) not in visited[key]
+            visited[key].append(pool.decided_of(key))
     # 3 vreplicas on 3 pods have 10 placements: without the memory every round would move.
     assert all(len(states) <= 10 for states in visited.values())
 
@@ -311,7 +311,7 @@ def a_settled_world(counts: list[int], slots: int, replicas: int) -> World:
 def pods_in_use(pool: PoolState) -> int:
     """One more than the highest ordinal that holds something."""
     return max(
-        (pod.ordinal + 1 for pod in pool.members() if pod.placed and pod.ordinal is not None),
+        (pod.ordinal + 1 for pod in pool.members() if pod.decided and pod.ordinal is not None),
         default=0,
     )
 
@@ -321,7 +321,7 @@ def place_all(world: World) -> int:
     for key in sorted(world.vpods):
         decision = place(world.state.pool(POOL), world.vpods[key])
         world.write(decision)
-        left += decision.left
+        left += decision.pending
     return left
 
 

@@ -40,7 +40,7 @@ def test_what_has_no_place_yet_is_still_told_as_left():
     scene = a_scene().vpod("a", 5, {0: 3})
     decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], [a_move()])
     assert decision is not None
-    assert (decision.left, decision.explanation.left) == (2, 2)
+    assert (decision.pending, decision.explanation.pending) == (2, 2)
     assert decision.explanation.outcome().startswith(
         "2 of 5 vreplicas are not placed (InsufficientSlots)"
     )

@@ -296,13 +296,13 @@ def test_the_evictor_can_empty_what_is_closed_and_then_all_of_it_goes(
         settle(scene, f"v{index}", vreplicas, weight)
     for index, (vreplicas, weight, later) in enumerate(wishes):
         settle(scene, f"v{index}", min(vreplicas, later), weight)
-    placed = {key: scene.pool.placed_vreplicas(key) for key in scene.pool.vpods}
+    placed = {key: scene.pool.decided_vreplicas(key) for key in scene.pool.vpods}
     closed = ordinals_to_close(scene.pool, plan_of(scene))
     scene.pool.set_closed(closed)
     move_all(scene)
     left = count_without_empty(scene.pool, scene.state)
     assert left >= replicas - closed.bit_count() if heavy else left == replicas - closed.bit_count()
-    assert {key: scene.pool.placed_vreplicas(key) for key in scene.pool.vpods} == placed
+    assert {key: scene.pool.decided_vreplicas(key) for key in scene.pool.vpods} == placed
 
 
 # -- other pools -----------------------------------------------------------------------------------

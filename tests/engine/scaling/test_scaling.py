@@ -73,7 +73,7 @@ def test_what_stands_on_a_failing_node_needs_no_second_place():
     assert wanted(scene) == 1
 
 
-def test_free_slots_on_a_failing_node_are_lost():
+def test_free_slots_on_a_failing_node_are_unusable():
     scene = Scene(slots=5, replicas=2).node(a_node("bad", ready=False)).pods(1)
     scene.pod(0, {"tenant/a": 2}, node="bad").vpod("a", 10, {0: 2})
     assert wanted(scene) == 3
@@ -127,7 +127,7 @@ def test_a_vpod_that_may_not_have_any_more_keeps_the_pods_it_has():
 def settle(scene: Scene) -> None:
     for key, vpod in sorted(scene.pool.vpods.items()):
         decision = place(scene.pool, vpod)
-        scene.pool.reserve("t", key, decision.shares(scene.pool.placed_of(key)), expires_at=1e9)
+        scene.pool.reserve("t", key, decision.shares(scene.pool.decided_of(key)), expires_at=1e9)
 
 
 def ordinals_of(world: World) -> range:
@@ -173,7 +173,7 @@ def test_scaling_converges(wishes, slots, replicas, min_per_vpod, max_pods, unus
     else:
         pytest.fail("wants to grow for ever")
     for decision in decisions:
-        assert not decision.left or plan.limited or decision.weight > slots
+        assert not decision.pending or plan.limited or decision.weight > slots
 
 
 def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
@@ -328,7 +328,7 @@ def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(
     else:
         pytest.fail("wants to grow for ever")
     assert not plan.unschedulable
-    assert not scene.pool.unplaced
+    assert not scene.pool.vpods_with_pending
 
 
 # -- by Knative's formulas -------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publis
         scene.pool,
         pod,
         slots=4,
-        with_planned=False,
+        with_added=False,
         allows=anyone,
         placements_from_former_pool=placements_from_former_pool,
     )

@@ -116,12 +116,12 @@ class TestClaims:
     )
     def test_decisions_start_from_the_larger_of_ledger_and_status(self, ledger, status):
         scene = Scene(replicas=1).pod(0, {"tenant/a": ledger}).vpod("a", 9, {0: status})
-        assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 5}
+        assert scene.pool.decided_of("tenant/a") == {"dispatcher-0": 5}
 
     def test_a_reservation_of_nothing_is_the_start_of_the_next_decision(self):
         scene = Scene(replicas=1).pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2}).reserve("a", 0, 0)
-        assert scene.pool.placed_of("tenant/a") == {}
-        assert list(scene.pool.unplaced) == ["tenant/a"]
+        assert scene.pool.decided_of("tenant/a") == {}
+        assert list(scene.pool.vpods_with_pending) == ["tenant/a"]
 
     def test_the_annotation_of_a_pod_without_a_node_claims_nothing(self):
         assert Scene().pod(0, {"tenant/a": 3}, node="").pool.pods["dispatcher-0"].held == 0
@@ -135,7 +135,7 @@ class TestClaims:
             .reserve("a", 0, 2, owner="second")
         )
         scene.state.release("first", POOL, "tenant/a")
-        assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 2}
+        assert scene.pool.decided_of("tenant/a") == {"dispatcher-0": 2}
 
     def test_expiry_tells_whose_vreplicas_must_be_decided_again(self):
         scene = Scene(replicas=1).pods(0).vpod("a", 3).reserve("a", 0, 1)
@@ -166,7 +166,7 @@ class TestWhatTheLastIncarnationCarried:
         pod = scene.pool.pods["dispatcher-0"]
         for now, old in ((100.0, False), (119.9, False), (120.0, True), (500.0, True)):
             scene.state.expire(now)
-            assert (pod.last_ledger, pod.last_ledger_old) == ({"tenant/a": Share(2)}, old)
+            assert (pod.last_ledger, pod.last_ledger_settled) == ({"tenant/a": Share(2)}, old)
         assert holds_nothing(pod)
 
     def test_it_is_kept_where_our_view_of_the_stateful_set_was_behind_all_the_time(self):

@@ -63,18 +63,18 @@ def test_no_verb_takes_an_unowned_pod_for_an_adapter(fields):
 
 def test_what_a_vpod_publishes_on_an_ordinal_stays_while_an_unowned_pod_is_in_its_place():
     made = scene(**UNOWNED["no controller"]).vpod("a", 4, {0: 2, 1: 2})
-    assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 2, "dispatcher-1": 2}
-    assert list(made.pool.unplaced) == []
+    assert made.pool.decided_of("tenant/a") == {"dispatcher-0": 2, "dispatcher-1": 2}
+    assert list(made.pool.vpods_with_pending) == []
 
 
 def test_a_pod_counts_from_when_its_stateful_set_adopts_it_until_it_lets_it_go():
     made = scene(**UNOWNED["no controller"])
     made.pod(1, {"tenant/a": 3}, uid="unowned", **OWNED)
     assert made.pool.schedulable == 0b11
-    assert made.pool.placed_of("tenant/a") == {"dispatcher-1": 3}
+    assert made.pool.decided_of("tenant/a") == {"dispatcher-1": 3}
     made.pod(1, {"tenant/a": 3}, uid="unowned", **UNOWNED["no controller"])
     assert made.pool.schedulable == 0b01
-    assert made.pool.placed_of("tenant/a") == {}
+    assert made.pool.decided_of("tenant/a") == {}
 
 
 def test_pods_of_a_stateful_set_that_is_made_anew_count_once_it_has_adopted_them():
@@ -86,12 +86,12 @@ def test_pods_of_a_stateful_set_that_is_made_anew_count_once_it_has_adopted_them
     )
     made.stateful_set(1, uid="new")
     assert made.pool.schedulable == 0
-    assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 3}, (
+    assert made.pool.decided_of("tenant/a") == {"dispatcher-0": 3}, (
         "the ordinal is there: nothing moves"
     )
     made.pod(0, {"tenant/a": 3}, owner_uid="new")
     assert made.pool.schedulable == 0b1
-    assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 3}
+    assert made.pool.decided_of("tenant/a") == {"dispatcher-0": 3}
 
 
 @pytest.mark.parametrize(

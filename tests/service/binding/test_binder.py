@@ -416,7 +416,7 @@ async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_ther
     find(world, binder)
     bind_ledger = binder.bind_ledger(uid)
     assert bind_ledger is not None
-    assert bind_ledger.planned == {"tenant/b": 2}, "an estimate, to prioritize by"
+    assert bind_ledger.added == {"tenant/b": 2}, "an estimate, to prioritize by"
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.ledger(0) == {"tenant/a": 3}
 
@@ -513,7 +513,7 @@ async def test_pending_vreplicas_for_which_the_ledger_has_no_bytes_do_not_keep_a
 
 def decided(binder: SchedulerVReplicaBinder, uid: str) -> set[str]:
     """The nodes to which the pod may be bound by the last filter."""
-    return {node for node in NODES if binder._cache.get(uid, node) is not None}
+    return {node for node in NODES if binder._filter_results.get(uid, node) is not None}
 
 
 async def test_decisions_of_an_earlier_filter_are_replaced_and_end_with_the_pod():

@@ -40,7 +40,7 @@ async def test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_
     await world.sync()
     pod = world.caches.pods.get(f"{NS}/dispatcher-0")
     assert pod is not None
-    assert world.binder().assume(pod, "node-0").bind_ledger.planned == {"tenant/a": 1}
+    assert world.binder().assume(pod, "node-0").bind_ledger.added == {"tenant/a": 1}
     await world.annotate(0, noise="x")
     await world.sync("pods")
     pool = world.caches.state.pool(POOL)

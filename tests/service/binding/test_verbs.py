@@ -16,7 +16,7 @@ from extender.model import names
 from extender.model.errors import WireError
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger
-from extender.node.decisions import PlacementDecisionCache
+from extender.node.filter_results import FilterResultCache
 from extender.service.binding.binder import BindRefused
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
@@ -406,7 +406,7 @@ async def test_a_pod_that_kube_scheduler_comes_back_to_after_five_minutes_gets_o
     pod = await a_pending_pod(world)
     verbs = verbs_of(world, narrow_to=1)
     now = [0.0]
-    monkeypatch.setattr(verbs._binder, "_cache", PlacementDecisionCache(lambda: now[0]))
+    monkeypatch.setattr(verbs._binder, "_filter_results", FilterResultCache(lambda: now[0]))
     seen = set()
     for _ in range(6):
         seen.update(orjson.loads(verbs.filter(filter_args(pod, ALL))[0])["NodeNames"])

@@ -41,7 +41,7 @@ def made_now(world: World, decision: Decision) -> Decision:
     vpod = world.caches.vpods.latest(decision.vpod)
     known = vpod is not None and vpod.pool == decision.pool
     return (
-        decision._replace(of=(vpod.uid, vpod.generation))
+        decision._replace(decided_version=(vpod.uid, vpod.generation))
         if vpod is not None and known
         else decision
     )
@@ -401,7 +401,7 @@ async def test_what_a_bind_under_way_carries_is_not_published_before_it_is_confi
     assert pod is not None
     assert pod.uid == uid
     assumed = binder.assume(pod, "node-1")
-    assert assumed.bind_ledger.planned == {"tenant/a": 5}
+    assert assumed.bind_ledger.added == {"tenant/a": 5}
     await commit(world, a_decision("a", {1: 5}))
     assert await world.published() == {}
     await binder.bind(assumed)

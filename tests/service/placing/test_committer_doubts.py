@@ -225,7 +225,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
     caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
     doubts.note(OWNER, POOL, vpod, conflict=conflict)
     assert not doubts.is_doubtful("tenant/a")
-    assert pool.placed_of("tenant/a") == {}
+    assert pool.decided_of("tenant/a") == {}
 
 
 def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
@@ -240,7 +240,7 @@ def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     assert doubts.is_doubtful("tenant/a")
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
     assert not doubts.is_doubtful("tenant/a")
-    assert pool.placed_of("tenant/a") == {}
+    assert pool.decided_of("tenant/a") == {}
 
 
 async def test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publish():

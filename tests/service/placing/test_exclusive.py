@@ -221,7 +221,7 @@ async def test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too()
         pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
         assert pod is not None
         newer = replace(pod, ledger={KEY: Share(2)})
-        assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"
+        assert service.committer.hand_overs.instruct(newer, KEY, None).state == "Prepare"
 
 
 async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served():
@@ -231,7 +231,7 @@ async def test_a_share_of_a_ledger_that_is_not_in_the_claims_yet_is_not_served()
         pod = service.caches.pods.latest(f"{NS}/dispatcher-0")
         assert pod is not None
         newer = replace(pod, ledger={KEY: Share(2)})
-        assert service.committer.hand_overs.choose_telling(newer, KEY, None).state == "Prepare"
+        assert service.committer.hand_overs.instruct(newer, KEY, None).state == "Prepare"
 
 
 async def test_while_no_stateful_set_is_known_a_pod_serves_what_is_published_on_it():

@@ -514,11 +514,11 @@ async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_aga
         world.api.fail(verb, "pods", before=lost(), times=99)
     async with leading(placer):
         await asyncio.sleep(3)
-    assert pool.placed_of("tenant/a") == {"dispatcher-0": 3}, "it may have been written"
+    assert pool.decided_of("tenant/a") == {"dispatcher-0": 3}, "it may have been written"
     pool.reserve(("bind", "u"), "tenant/b", {"dispatcher-0": Share(2)}, expires_at=float("inf"))
     placer.forget(WHOLE)
-    assert pool.placed_of("tenant/a") == {}
-    assert pool.placed_of("tenant/b") == {"dispatcher-0": 2}, (
+    assert pool.decided_of("tenant/a") == {}
+    assert pool.decided_of("tenant/b") == {"dispatcher-0": 2}, (
         "what a pod is bound with does not go by who leads"
     )
 

@@ -147,7 +147,7 @@ async def test_what_has_no_room_is_left_and_the_pool_grows_for_it():
     async with world.serving() as service:
         await asyncio.sleep(1)
         decision = await service.placer.schedule(of_caller(3))
-        assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 1)
+        assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 1)
         await until(lambda: _replicas(world, 2))
 
 

@@ -125,7 +125,7 @@ class Bench:
         return self.caches.state.pool(POOL)
 
     def placed(self, name: str) -> dict[int, int]:
-        found = self.state.placed_of(f"tenant/{name}")
+        found = self.state.decided_of(f"tenant/{name}")
         return {int(pod.rpartition("-")[2]): count for pod, count in found.items()}
 
     def moved(self) -> list[tuple[float, int]]:

@@ -135,7 +135,7 @@ async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_ann
             await world.vpod(f"as-{forged}".lower(), 9)
             await asyncio.sleep(3)
             state = service.caches.state.pool(POOL).pods["dispatcher-0"]
-            assert (state.capacity, state.placed) == (3, 3)
+            assert (state.capacity, state.decided) == (3, 3)
             assert sum((await world.ledger(0)).values()) == 3
             annotations = (await world.pod_object(0))["metadata"]["annotations"]
             assert annotations[names.SLOTS_ANNOTATION] == "3"

@@ -159,7 +159,7 @@ def test_in_a_cluster_without_us_what_is_published_counts_as_decided():
         {"dispatcher-0": 4},
         {"dispatcher-0": 2, "dispatcher-1": 2},
     )
-    assert player.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 4}, (
+    assert player.state.pool(POOL).decided_of("tenant/a") == {"dispatcher-0": 4}, (
         "what happened goes on"
     )
 

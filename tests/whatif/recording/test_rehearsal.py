@@ -41,7 +41,7 @@ class Played:
         return self.rehearsal.state.pool(POOL)
 
     def placed(self, name: str = "a") -> dict[str, int]:
-        return self.pool.placed_of(f"tenant/{name}")
+        return self.pool.decided_of(f"tenant/{name}")
 
     @property
     def replicas(self) -> int:

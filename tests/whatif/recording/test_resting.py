@@ -73,7 +73,7 @@ def shown(rehearsal: Rehearsal) -> tuple[object, ...]:
     pool = rehearsal.state.pool(POOL)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else None
     return (
-        {key: pool.placed_of(key) for key in sorted(pool.vpods)},
+        {key: pool.decided_of(key) for key in sorted(pool.vpods)},
         replicas,
         pool.closed,
         rehearsal.moved,
@@ -124,7 +124,7 @@ def test_what_was_moved_lately_is_looked_at_until_it_may_be_moved_again():
         rehearsal.play(Put(obj))
     for second in range(21):
         rehearsal.tick(float(second))
-    assert rehearsal.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 3}, (
+    assert rehearsal.state.pool(POOL).decided_of("tenant/a") == {"dispatcher-0": 3}, (
         "it has moved once"
     )
     rehearsal.play(Gone("AdapterPool", f"{NS}/dispatcher"))

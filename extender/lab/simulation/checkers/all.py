@@ -9,7 +9,7 @@
                             the store confirms
     I6 exclusive            ``ExclusiveChecker``: adapters never serve more than is published
     I7 no gap               ``HandoverChecker``: a planned move takes no share out of service
-    I8 limited              ``MaxUnavailableChecker``: planned events take no more pods at once
+    I8 limited              ``MaxUnavailableChecker``: voluntary disruptions take no more pods
     I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
 

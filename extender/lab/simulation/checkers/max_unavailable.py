@@ -1,9 +1,9 @@
-"""I8: planned events together never take more pods than ``handoff.maxUnavailable`` says.
+"""I8: voluntary disruptions together never take more pods than ``handoff.maxUnavailable`` says.
 
-A planned event takes a pod when the service writes that the pod hands its shares over: for a
+A voluntary disruption takes a pod when the service writes that the pod hands its shares over: for a
 rollout, or because an eviction or descheduling gets its turn. It has the pod until a new pod of
 that name is Ready, or until the service gives the event up. When a pod is taken, the pods of the
-pool that planned events have are at most ``pool``, and those of each vpod on it at most
+pool that voluntary disruptions have are at most ``pool``, and those of each vpod on it at most
 ``perVPod``.
 
 Pods that faults take down are not counted here. The service counts them, too, so it only takes
@@ -35,7 +35,7 @@ class _Taken(NamedTuple):
 
 
 class MaxUnavailableChecker(Checker):
-    """Counts the pods that planned events have."""
+    """Counts the pods that voluntary disruptions have."""
 
     def __init__(self, context: CheckerContext) -> None:
         super().__init__(context)
@@ -96,7 +96,7 @@ class MaxUnavailableChecker(Checker):
             self._check_vpods(name, others, limits)
 
     def _hands_over(self, name: str) -> bool:
-        """Whether the pod that a planned event has is still there."""
+        """Whether the pod that a voluntary disruption has is still there."""
         pod = self._stored.pods.get(name)
         return pod is not None and pod.uid == self._taken[name].uid and not pod.deleting
 
@@ -117,7 +117,7 @@ class MaxUnavailableChecker(Checker):
                 )
 
     def _others(self, pool: Pool, name: str, since: float) -> Iterator[str]:
-        """The other pods of the pool that planned events have, as far as the leader knows them."""
+        """The other pods of the pool that voluntary disruptions have, as the leader knows them."""
         for other, taken in self._taken.items():
             seen = taken.actor == ACTOR.get() or taken.at_s < since
             if other in pool.names and other != name and seen:

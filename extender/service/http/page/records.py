@@ -57,7 +57,7 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
         "node": pod.pod.node if pod.pod is not None else "",
         "zone": pod.node.zone if pod.node is not None else "",
         "slots": pod.capacity,
-        "used": pod.placed,
+        "used": pod.decided,
         "free": pod.free,
         **({"dimensions": pod.dimensions()} if pod.capacities else {}),
         **({"load": load} if (load := _load_of(pool, pod)) else {}),
@@ -68,7 +68,7 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
         "placements": {
             key: _placement(claim)
             for key, claim in sorted(pod.claims.items())
-            if claim.placed.vreplicas
+            if claim.decided.vreplicas
         },
     }
 
@@ -109,7 +109,7 @@ def _unserved(pod: PodClaims) -> str:
 
 
 def _placement(claim: Claim) -> int | list[int]:
-    placed = claim.placed
+    placed = claim.decided
     written = min(placed.slots, claim.ledger.slots)
     if placed.weight == 1 and written == placed.vreplicas:
         return placed.vreplicas
@@ -147,8 +147,8 @@ def pending_slots(pool: PoolState) -> int:
     """Slots that the vreplicas without a place would take."""
     vpods = pool.vpods
     return sum(
-        (vpods[key].vreplicas - pool.placed_vreplicas(key)) * vpods[key].weight
-        for key in pool.unplaced
+        (vpods[key].vreplicas - pool.decided_vreplicas(key)) * vpods[key].weight
+        for key in pool.vpods_with_pending
     )
 
 

@@ -1,5 +1,5 @@
-"""``place(..., stays=True)``: a hand-over was taken back, so a vpod goes on from what it publishes
-(DESIGN 5.1).
+"""``place(..., taken_back=True)``: a hand-over was taken back, so a vpod goes on from what it
+publishes (DESIGN 5.1).
 """
 
 import pytest
@@ -12,12 +12,12 @@ from tests.support.builders import Scene
 KEY = "tenant/a"
 
 
-def decided(scene: Scene, *, stays: bool = True) -> Decision:
-    return place(scene.pool, scene.pool.vpods[KEY], stays=stays)
+def decided(scene: Scene, *, taken_back: bool = True) -> Decision:
+    return place(scene.pool, scene.pool.vpods[KEY], taken_back=taken_back)
 
 
-def target(scene: Scene, *, stays: bool = True) -> dict[int, int]:
-    found = decided(scene, stays=stays).target
+def target(scene: Scene, *, taken_back: bool = True) -> dict[int, int]:
+    found = decided(scene, taken_back=taken_back).target
     return {int(name.rpartition("-")[2]): count for name, count in found.items()}
 
 
@@ -32,17 +32,17 @@ def taken_back(published: dict[int, int], ledgers: dict[int, int], vreplicas: in
 
 def test_a_move_that_is_reserved_still_is_given_up():
     scene = taken_back({0: 2}, {0: 2, 1: 2}).reserve("a", 0, 0).reserve("a", 1, 2)
-    assert (target(scene), target(scene, stays=False)) == ({0: 2}, {1: 2})
+    assert (target(scene), target(scene, taken_back=False)) == ({0: 2}, {1: 2})
 
 
 def test_what_only_ledgers_have_is_placed_anew():
     scene = taken_back({0: 2}, {0: 2, 1: 2}, vreplicas=4)
-    assert (target(scene), target(scene, stays=False)) == ({0: 2, 1: 1, 2: 1}, {0: 2, 1: 2})
+    assert (target(scene), target(scene, taken_back=False)) == ({0: 2, 1: 1, 2: 1}, {0: 2, 1: 2})
 
 
 def test_it_stays_on_a_pod_that_drains_and_serves_it():
     scene = taken_back({0: 2}, {0: 2}).pod(0, {KEY: 2}, ready=True, unschedulable=True)
-    assert (target(scene), target(scene, stays=False)) == ({0: 2}, {1: 1, 2: 1})
+    assert (target(scene), target(scene, taken_back=False)) == ({0: 2}, {1: 1, 2: 1})
     (step,) = decided(scene).explanation.steps
     assert (step.step, step.vreplicas, step.why) == (
         Step.HELD_BACK,

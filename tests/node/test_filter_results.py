@@ -1,11 +1,11 @@
-"""The cache of decisions: by UID and node, replaced as a whole, expiring by itself."""
+"""The cache of results: by UID and node, replaced as a whole, expiring by itself."""
 
 import pytest
 
 from extender.model.ledger import Share
-from extender.node import decisions
+from extender.node import filter_results
 from extender.node.bind_ledger import BindLedger
-from extender.node.decisions import PlacementDecisionCache
+from extender.node.filter_results import FilterResultCache
 
 
 class Clock:
@@ -22,28 +22,28 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def cache(clock) -> PlacementDecisionCache:
-    return PlacementDecisionCache(clock, ttl_s=60.0)
+def cache(clock) -> FilterResultCache:
+    return FilterResultCache(clock, ttl_s=60.0)
 
 
 CARRY = BindLedger({"tenant/a": Share(2)}, {"tenant/a": 1}, '{"tenant/a":2}')
 
 
-def decide(cache: PlacementDecisionCache, uid: str = "u", *nodes: str) -> None:
+def find(cache: FilterResultCache, uid: str = "u", *nodes: str) -> None:
     cache.update(uid, CARRY, "{}", frozenset(nodes or ("n1", "n2")))
 
 
-def decided(cache: PlacementDecisionCache) -> set[str]:
+def found(cache: FilterResultCache) -> set[str]:
     return {node for node in ("n1", "n2", "n3") if cache.get("u", node) is not None}
 
 
-def test_a_decision_is_found_by_pod_and_node(cache):
-    decide(cache)
-    decision = cache.get("u", "n1")
-    assert (decision.bind_ledger, decision.ledger_text) == (CARRY, "{}")
+def test_a_result_is_found_by_pod_and_node(cache):
+    find(cache)
+    result = cache.get("u", "n1")
+    assert (result.bind_ledger, result.ledger_text) == (CARRY, "{}")
     assert cache.get("u", "elsewhere") is None
     assert cache.get("another", "n1") is None
-    assert decided(cache) == {"n1", "n2"}
+    assert found(cache) == {"n1", "n2"}
     assert cache.bind_ledger("u") is CARRY
 
 
@@ -52,60 +52,60 @@ def test_a_pod_that_may_go_nowhere_carries_nothing(cache):
     assert cache.bind_ledger("u") is None
 
 
-def test_a_new_filter_call_replaces_all_that_was_decided(cache):
-    decide(cache, "u", "n1", "n2")
-    decide(cache, "u", "n3")
-    assert decided(cache) == {"n3"}
+def test_a_new_filter_call_replaces_all_that_was_found(cache):
+    find(cache, "u", "n1", "n2")
+    find(cache, "u", "n3")
+    assert found(cache) == {"n3"}
 
 
-def test_decisions_expire(cache, clock):
-    decide(cache)
+def test_results_expire(cache, clock):
+    find(cache)
     clock.now = 59.9
     assert cache.get("u", "n1") is not None
     clock.now = 60.0
-    assert decided(cache) == set()
+    assert found(cache) == set()
     assert cache.bind_ledger("u") is None
 
 
 def test_what_has_expired_is_dropped_by_the_next_update(cache, clock):
-    decide(cache, "old")
+    find(cache, "old")
     clock.now = 61.0
-    decide(cache, "new")
+    find(cache, "new")
     assert len(cache) == 1
 
 
 def test_deciding_again_lives_on(cache, clock):
-    decide(cache)
+    find(cache)
     clock.now = 40.0
-    decide(cache)
+    find(cache)
     clock.now = 80.0
     assert cache.get("u", "n1") is not None
 
 
 def test_clear_forgets_one_node_and_delete_the_pod(cache):
-    decide(cache)
+    find(cache)
     cache.clear("u", "n1")
-    assert decided(cache) == {"n2"}
+    assert found(cache) == {"n2"}
     cache.delete("u")
-    assert decided(cache) == set()
+    assert found(cache) == set()
     cache.clear("u", "n1")
     cache.delete("u")
     assert len(cache) == 0
 
 
 def test_there_are_never_more_than_so_many_and_the_oldest_go_first(cache, monkeypatch):
-    monkeypatch.setattr(decisions, "DECISIONS_MAX", 3)
+    monkeypatch.setattr(filter_results, "RESULTS_MAX", 3)
     for index in range(5):
-        decide(cache, f"u{index}")
+        find(cache, f"u{index}")
     assert len(cache) == 3
     assert cache.get("u0", "n1") is None
     assert cache.get("u4", "n1") is not None
 
 
 def test_they_never_hold_more_names_of_nodes_than_so_many(cache, monkeypatch):
-    monkeypatch.setattr(decisions, "NODES_MAX", 5)
+    monkeypatch.setattr(filter_results, "NODES_MAX", 5)
     for index in range(4):
-        decide(cache, f"u{index}")
+        find(cache, f"u{index}")
     assert [cache.get(f"u{index}", "n1") is not None for index in range(4)] == [
         False,
         False,
@@ -113,21 +113,21 @@ def test_they_never_hold_more_names_of_nodes_than_so_many(cache, monkeypatch):
         True,
     ]
     cache.delete("u3")
-    decide(cache, "u4")
+    find(cache, "u4")
     assert cache.get("u2", "n1") is not None
 
 
-def test_it_is_counted_how_often_was_decided_for_a_pod(cache, clock):
+def test_it_is_counted_how_often_a_pod_was_asked_about(cache, clock):
     assert cache.times("u") == 0
-    decide(cache)
-    decide(cache)
+    find(cache)
+    find(cache)
     assert cache.times("u") == 2
     clock.now = 899.0
     assert cache.times("u") == 2, "kube-scheduler comes back after minutes"
-    decide(cache)
+    find(cache)
     assert cache.times("u") == 3
     clock.now += 900.0
-    decide(cache)
+    find(cache)
     assert cache.times("u") == 1
     cache.delete("u")
     assert cache.times("u") == 0

@@ -1,5 +1,5 @@
-"""``PlacementDecisionCache``: what filter decided for a pod (``VReplicaBinder.find``), until the
-pod is bound or the decision expires. Prioritize and bind read it.
+"""``FilterResultCache``: what filter has found for a pod (``VReplicaBinder.find``), until the pod
+is bound or the result expires. Prioritize and bind read it.
 
 It corresponds to the volume binder's PodBindingCache. The key is the pod's UID, because another pod
 may get the same name. Each filter call replaces the pod's entry. Entries expire, because
@@ -14,18 +14,18 @@ from typing import Final
 from extender.model.bounded import put_bounded
 from extender.node.bind_ledger import BindLedger
 
-DECISIONS_MAX: Final = 10_000
+RESULTS_MAX: Final = 10_000
 """Pods; the oldest are dropped first."""
 NODES_MAX: Final = 500_000
 """Node names in all entries together, some 130 bytes each."""
 REMEMBERED_S: Final = 900.0
-"""How long the number of decisions for a pod is kept. kube-scheduler retries a pod that it could
+"""How long the number of results for a pod is kept. kube-scheduler retries a pod that it could
 not schedule after 5 minutes at the latest.
 """
 
 
 @dataclass(slots=True)
-class PlacementDecision:
+class FilterResult:
     """A result of ``find``: the pod would be bound with ``bind_ledger``, to one of ``nodes``."""
 
     bind_ledger: BindLedger
@@ -37,8 +37,8 @@ class PlacementDecision:
     cleared: set[str] = field(default_factory=set)
 
 
-class PlacementDecisionCache:
-    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for
+class FilterResultCache:
+    """Results by pod UID and node. ``clock`` is monotonic, in seconds; entries live for
     ``ttl_s``.
 
     A pod has the same ledger on every node, so an entry has one ledger and a set of nodes.
@@ -48,8 +48,8 @@ class PlacementDecisionCache:
         self._clock = clock
         self._ttl_s = ttl_s
         self._times: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """Pod UID -> (number of decisions, when to forget it). Oldest first."""
-        self._entries: dict[str, PlacementDecision] = {}
+        """Pod UID -> (number of results, when to forget it). Oldest first."""
+        self._entries: dict[str, FilterResult] = {}
         self._nodes = 0
         """Node names in all entries."""
 
@@ -63,42 +63,40 @@ class PlacementDecisionCache:
         ledger_text: str | None,
         nodes: AbstractSet[str],
     ) -> None:
-        """Replace the decisions for a pod: it would be bound to each of ``nodes`` with
+        """Replace the result for a pod: it would be bound to each of ``nodes`` with
         ``bind_ledger``.
         """
         now = self._clock()
         self._drop(pod_uid)
         self._make_room(len(nodes))
-        self._entries[pod_uid] = PlacementDecision(
-            bind_ledger, ledger_text, nodes, now + self._ttl_s
-        )
+        self._entries[pod_uid] = FilterResult(bind_ledger, ledger_text, nodes, now + self._ttl_s)
         self._nodes += len(nodes)
         times = self.times(pod_uid) + 1, now + REMEMBERED_S
-        put_bounded(self._times, pod_uid, times, DECISIONS_MAX)
+        put_bounded(self._times, pod_uid, times, RESULTS_MAX)
 
-    def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
-        """The decision for a pod on a node; None if there is none or it has expired."""
+    def get(self, pod_uid: str, node: str) -> FilterResult | None:
+        """The result for a pod on a node; None if there is none or it has expired."""
         entry = self._entry(pod_uid)
         if entry is None or node not in entry.nodes or node in entry.cleared:
             return None
         return entry
 
     def times(self, pod_uid: str) -> int:
-        """How many decisions the pod had, each within ``REMEMBERED_S`` of the one before."""
+        """How many results the pod had, each within ``REMEMBERED_S`` of the one before."""
         times, until = self._times.get(pod_uid, (0, 0.0))
         return times if until > self._clock() else 0
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
-        """The ledger that the pod would get on any node; None if there is no decision for any."""
+        """The ledger that the pod would get on any node; None if there is no result."""
         entry = self._entry(pod_uid)
         return entry.bind_ledger if entry is not None and entry.nodes else None
 
-    def _entry(self, pod_uid: str) -> PlacementDecision | None:
+    def _entry(self, pod_uid: str) -> FilterResult | None:
         entry = self._entries.get(pod_uid)
         return entry if entry is not None and entry.expires_at > self._clock() else None
 
     def clear(self, pod_uid: str, node: str) -> None:
-        """Forget the decision for one node, which turned out to be wrong."""
+        """Forget the result for one node, which turned out to be wrong."""
         entry = self._entries.get(pod_uid)
         if entry is not None:
             entry.cleared.add(node)
@@ -117,7 +115,7 @@ class PlacementDecisionCache:
         now = self._clock()
         while self._entries:
             oldest = next(iter(self._entries))
-            fits = len(self._entries) < DECISIONS_MAX and self._nodes + nodes <= NODES_MAX
+            fits = len(self._entries) < RESULTS_MAX and self._nodes + nodes <= NODES_MAX
             if self._entries[oldest].expires_at > now and fits:
                 return
             self._drop(oldest)
