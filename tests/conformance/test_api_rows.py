@@ -104,7 +104,7 @@ async def test_autoscale(row: AutoscaleRow):
     async with a_scheduler(world, client, refresh_period_s=0.2) as scheduler:
         async with controller(client, scheduler):
             await scheduler.resync()
-            await until(world.has_replicas(row.expected), timeout_s=10)
+            await until(world.replicas, row.expected, timeout_s=10)
         state = await scheduler.state()
     assert state.total_expected_vreplicas() == sum(o.vreplicas for o in row.vpods)
     assert client.lists > 0

@@ -40,11 +40,7 @@ def a_vpod(vreplicas: int = 4, **fields) -> CallersVPod:
 @asynccontextmanager
 async def a_service(world: World, **options) -> AsyncIterator[str]:
     async with world.serving(serve=True, **options) as service:
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         yield service.server.url
 
 

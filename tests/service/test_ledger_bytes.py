@@ -66,7 +66,7 @@ async def test_another_tenant_is_placed_at_once_and_the_pool_grows_until_all_lon
         await asyncio.sleep(1)
         await world.vpod("a", 1)
         await until(lambda: _is(world, "a", ("True", "AllPlaced")), timeout_s=2)
-        await until(lambda: _all(world, SHARE + 21), timeout_s=30)
+        await until(lambda: placed(world), SHARE + 21, timeout_s=30)
         assert await world.replicas() == 2, "as many as have bytes for all"
         await asyncio.sleep(20)
         assert await world.replicas() == 2, "and no pod is closed that the bytes need"
@@ -89,7 +89,7 @@ async def test_where_it_may_not_grow_condition_event_metric_and_pool_say_why():
     world = await a_world(SHARE, maxPods=1)
     waiting = [long_name(SHARE + number) for number in range(3)]
     async with world.serving() as service, world.adapters(service, slots=SLOTS):
-        await until(lambda: _all(world, SHARE), timeout_s=10)
+        await until(lambda: placed(world), SHARE, timeout_s=10)
         for name in waiting:
             await world.vpod(name, 1, namespace=GREEDY)
         await world.vpod("a", 3)

@@ -314,11 +314,7 @@ async def test_a_replica_that_does_not_lead_keeps_nothing_and_names_the_leader()
         world.serving(elect=True) as first,
         world.serving(elect=True, seed=2) as second,
     ):
-
-        async def one_leads() -> bool:
-            return first.leading() != second.leading()
-
-        await until(one_leads, timeout_s=60)
+        await until(lambda: first.leading() != second.leading(), timeout_s=60)
         leader, other = (first, second) if first.leading() else (second, first)
         await asyncio.sleep(30)
         report = (f"{TENANT}/a", "dispatcher-0", 1.0)

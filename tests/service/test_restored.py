@@ -26,7 +26,7 @@ def replaced(error: BaseException | None) -> bool:
 
 async def published(world: World, **wanted: int) -> None:
     async def look() -> bool:
-        return {name: sum((await world.published(name)).values()) for name in wanted} == wanted
+        return {name: await world.placed(name) for name in wanted} == wanted
 
     await until(look)
 

@@ -35,7 +35,7 @@ async def a_second_pool(world: World) -> dict[int, int]:
     what is published.
     """
     await world.vpod("a", 45)
-    await until(world.has_replicas(3))
+    await until(world.replicas, 3)
     await asyncio.sleep(5)
     standing = await world.published()
     await world.pool(20, name="other", scaleDownPeriodSeconds=1)
@@ -74,12 +74,12 @@ async def test_the_pool_that_the_pods_name_is_first_whenever_it_was_created():
     await world.pool(20, name="other", minPods=2)
     await world.vpod("a", 45)
     async with world.serving():
-        await until(world.has_replicas(2))
+        await until(world.replicas, 2)
         await asyncio.sleep(60)
         assert await world.replicas() == 2
         assert (await ready(world, "dispatcher"))[1] == "StatefulSetTaken"
         await label_template(world, "dispatcher")
-        await until(world.has_replicas(3))
+        await until(world.replicas, 3)
         await asyncio.sleep(5)
         assert (await ready(world, "other"))[1] == "StatefulSetTaken"
 
@@ -92,7 +92,7 @@ async def test_when_the_first_pool_goes_the_next_one_has_the_stateful_set():
         await asyncio.sleep(30)
         assert await world.replicas() == 0
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
-        await until(world.has_replicas(3), timeout_s=2)
+        await until(world.replicas, 3, timeout_s=2)
         assert await world.condition("late") == ("False", "InsufficientSlots")
         await asyncio.sleep(5)
         assert (await ready(world, "other"))[0] == "False", "its pods are still to come"

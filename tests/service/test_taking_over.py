@@ -32,11 +32,7 @@ async def holds_up(listed: str) -> None:
         await asyncio.sleep(1)
         assert world.api.writes() == []
         pause.go_on.set()
-
-        async def placed() -> bool:
-            return await world.published() == {0: 2}
-
-        await until(placed)
+        await until(world.published, {0: 2})
 
 
 async def test_a_new_leader_waits_until_it_knows_what_was_published_before():

@@ -46,13 +46,6 @@ def condition_is(world: World, status: str, reason: str):
     return is_so
 
 
-def placed(world: World, count: int):
-    async def is_so() -> bool:
-        return sum((await world.published()).values()) == count
-
-    return is_so
-
-
 async def test_who_is_not_selected_gets_nothing_and_is_told_why():
     world = await a_world()
     await world.vpod("a", 90)
@@ -82,12 +75,12 @@ async def test_a_label_that_comes_places_and_one_that_goes_takes_nothing_away():
         await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
         assert await world.published() == before
         await world.set_vreplicas("a", 4)
-        await until(placed(world, 4), timeout_s=5)
+        await until(world.placed, 4, timeout_s=5)
         assert (await condition_of(world)) == ("True", "AllPlaced")
         await world.set_vreplicas("a", 5)
         await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
         await label(world, "paid")
-        await until(placed(world, 5), timeout_s=5)
+        await until(world.placed, 5, timeout_s=5)
         repairs = re.findall(
             r'repairs_total\{kind="\w+"\} (\S+)', service.metrics.render().decode()
         )
@@ -119,7 +112,7 @@ async def test_a_selector_that_changes_is_as_a_label_that_changes():
     async with world.serving():
         await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
         await select(world, {})
-        await until(placed(world, 6), timeout_s=5)
+        await until(world.placed, 6, timeout_s=5)
         await select(world, {"matchLabels": {"tier": "gold"}})
         await world.vpod("b", 2)
         await asyncio.sleep(5)

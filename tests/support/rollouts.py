@@ -4,7 +4,7 @@ the kubelets.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from extender.kube.api import PODS, STATEFULSETS, NotFound, Obj, PatchType
 from tests.support.adapters import Adapters
@@ -125,9 +125,6 @@ async def revisions(world: World) -> dict[int, str]:
 
 async def annotation(world: World, ordinal: int, name: str) -> str | None:
     """An annotation of a pod, None if it or the pod is absent."""
-    try:
-        pod = await world.pod_object(ordinal)
-    except NotFound:
-        return None
-    found: str | None = pod["metadata"].get("annotations", {}).get(name)
-    return found
+    with suppress(NotFound):
+        return await world.annotation(ordinal, name)
+    return None

@@ -134,11 +134,7 @@ async def a_scheduler(
 ) -> AsyncIterator[StatefulSetScheduler]:
     """A scheduler of the world's pool, and the whole service that it asks."""
     async with world.serving(serve=True) as service:
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         async with New(a_config(service.server.url, client, **config)) as scheduler:
             yield scheduler
 

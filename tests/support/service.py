@@ -21,6 +21,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +80,7 @@ EPOCH_S = 1_800_000_000.0
 TENANT = "tenant"
 _CRD_DIR = Path(__file__).parents[2] / "manifests" / "crds"
 _READ_VERBS = frozenset({"get", "list", "watch"})
+_ANYTHING_TRUE = object()
 
 
 T = TypeVar("T")
@@ -414,12 +416,17 @@ class World:
     async def pod_object(self, ordinal: int) -> Obj:
         return await self.cluster.get(PODS, self.namespace, f"dispatcher-{ordinal}")
 
+    async def uid(self, ordinal: int) -> str:
+        return str((await self.pod_object(ordinal))["metadata"]["uid"])
+
+    async def annotation(self, ordinal: int, name: str) -> str | None:
+        metadata = (await self.pod_object(ordinal))["metadata"]
+        found: str | None = metadata.get("annotations", {}).get(name)
+        return found
+
     async def ledger(self, ordinal: int) -> dict[str, int]:
-        annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
-        return {
-            k: s.vreplicas
-            for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()
-        }
+        text = await self.annotation(ordinal, names.PLACEMENTS_ANNOTATION)
+        return {key: share.vreplicas for key, share in decode_ledger(text).items()}
 
     async def node_of(self, ordinal: int) -> str:
         return str((await self.pod_object(ordinal))["spec"].get("nodeName", ""))
@@ -432,6 +439,10 @@ class World:
         placements = (await self.status(name)).get("placements", [])
         return {int(p["podName"].rpartition("-")[2]): p["vreplicas"] for p in placements}
 
+    async def placed(self, name: str = "a") -> int:
+        """The vreplicas in a vpod's status."""
+        return sum((await self.published(name)).values())
+
     async def condition(self, name: str = "a") -> tuple[str, str]:
         (found,) = [
             c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"
@@ -442,14 +453,6 @@ class World:
         return int(
             (await self.cluster.get(STATEFULSETS, self.namespace, "dispatcher"))["spec"]["replicas"]
         )
-
-    def has_replicas(self, replicas: int) -> Callable[[], Awaitable[bool]]:
-        """For ``until``: the StatefulSet asks for that many."""
-
-        async def is_so() -> bool:
-            return await self.replicas() == replicas
-
-        return is_so
 
     async def lease_holder(self) -> str:
         lease = await self.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
@@ -696,11 +699,19 @@ def bind_args(pod: Obj, node: str, **changed) -> bytes:
     return orjson.dumps(args | changed)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 60.0) -> None:
-    """Wait until something holds; looks every 10 to 100 ms of the loop's time."""
+async def until(
+    read: Callable[[], object], wanted: object = _ANYTHING_TRUE, *, timeout_s: float = 60.0
+) -> None:
+    """Wait until ``read`` gives ``wanted``, or anything true. It may be asynchronous, and is called
+    every 10 to 100 ms of the loop's time.
+    """
     period_s = min(max(0.01, timeout_s / 500), 0.1)
+    found: object = None
     for _ in range(int(timeout_s / period_s)):
-        if await holds():
+        found = read()
+        if isawaitable(found):
+            found = await found
+        if found == wanted or (found and wanted is _ANYTHING_TRUE):
             return
         await asyncio.sleep(period_s)
-    raise TimeoutError(f"it does not hold within {timeout_s} s")
+    raise TimeoutError(f"it is still {found!r} after {timeout_s} s")

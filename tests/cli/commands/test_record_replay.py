@@ -57,16 +57,12 @@ async def _record(path: Path) -> None:
             record_command("--server", service.server.url, "-o", path, "--for", "6s", "--keep", "1")
         )
         async with asyncio.timeout(40):
-            await until(lambda: _begun(path), timeout_s=30)
+            await until(lambda: _has_snapshot(path), timeout_s=30)
             await world.vpod("a", 3)
             await world.vpod("b", 2)
             status, err = await recording
     assert status == 0
     assert f"{path}: " in err
-
-
-async def _begun(path: Path) -> bool:
-    return _has_snapshot(path)
 
 
 def _has_snapshot(path: Path) -> bool:

@@ -16,12 +16,7 @@ ALL = ["node-0", "node-1", "node-2"]
 
 
 def retried(world: World, ordinal: int = 0):
-    async def is_so() -> bool:
-        return names.RETRY_ANNOTATION in (await world.pod_object(ordinal))["metadata"].get(
-            "annotations", {}
-        )
-
-    return is_so
+    return lambda: world.annotation(ordinal, names.RETRY_ANNOTATION)
 
 
 async def touch(world: World, node: str, value: int) -> None:

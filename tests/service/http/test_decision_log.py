@@ -49,10 +49,6 @@ async def a_client() -> AsyncIterator[Client]:
         yield Client(world, service, session)
 
 
-async def ended(service: Service) -> bool:
-    return service.caches.state.observer is None
-
-
 async def placed(world: World, name: str) -> bool:
     return bool(await world.published(name))
 
@@ -142,5 +138,5 @@ async def test_it_ends_when_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(decision_log, "IDLE_S", 0.01)
     async with a_client() as client:
         await client.begin()
-        await until(lambda: ended(client.service))
+        await until(lambda: client.service.caches.state.observer is None)
         assert client.service.answers.watchers.decision_log.ring.journal == ""

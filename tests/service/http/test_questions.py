@@ -280,7 +280,7 @@ class Held:
             asyncio.create_task(questions.explain("tenant/a", ""))
             for _ in range(service_questions.WAITING_MAX)
         ]
-        await until(lambda: _is(self.running == 1))
+        await until(lambda: self.running == 1)
         return asked
 
 
@@ -312,7 +312,7 @@ async def test_large_bodies_are_decoded_beside_the_loop_one_after_the_other(monk
 
     monkeypatch.setattr(service_questions, "decode_json", noted)
     asked = [asyncio.create_task(questions.plan(LARGE)) for _ in range(3)]
-    await until(lambda: _is(len(began) == 1))
+    await until(lambda: len(began) == 1)
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(began) == 1
@@ -371,10 +371,6 @@ async def test_a_question_that_takes_too_long_ends_and_the_next_one_has_its_turn
     assert held.most == 1
 
 
-async def _is(so: bool) -> bool:
-    return so
-
-
 async def test_verbs_are_answered_while_a_question_is_thought_about(monkeypatch):
     world = await World.create()
     await world.pod(0)
@@ -383,11 +379,9 @@ async def test_verbs_are_answered_while_a_question_is_thought_about(monkeypatch)
     pod = await world.pod_object(0)
     held = Held(monkeypatch)
     async with asking(world) as it:
-        await until(
-            lambda: _is("tenant/a" in it.service.caches.state.pool(POOL).vpods), timeout_s=5
-        )
+        await until(lambda: "tenant/a" in it.service.caches.state.pool(POOL).vpods, timeout_s=5)
         question = asyncio.create_task(it.explain(vpod="tenant/a"))
-        await until(lambda: _is(held.running == 1), timeout_s=5)
+        await until(lambda: held.running == 1, timeout_s=5)
         headers = {"Content-Type": "application/json"}
         async with it.session.post(
             f"{it.url}/v1/filter", data=filter_args(pod, ["node-0"]), headers=headers

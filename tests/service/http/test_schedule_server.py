@@ -91,11 +91,7 @@ async def listening(folder: Path, **tls) -> AsyncIterator[Listening]:
         world.serving(serve=True, schedule=config) as service,
         aiohttp.ClientSession() as session,
     ):
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         yield Listening(service, api, session, authority)
 
 

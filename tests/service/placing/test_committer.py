@@ -114,7 +114,7 @@ async def test_what_a_vpod_still_publishes_in_the_pool_that_it_has_left_keeps_it
     await world.sync()
     failed = await commit(world, release_all(world.caches.state.pool(POOL), "tenant/a"))
     assert failed == {"tenant/a": "its new pool has not published yet where it goes"}
-    annotation = (await world.pod_object(0))["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION]
+    annotation = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
     assert decode_ledger(annotation) == {"tenant/a": Share(published, 3)}
 
 
@@ -321,8 +321,8 @@ async def test_a_ledger_says_what_its_vreplicas_take_of_each_dimension():
     await world.vpod("a", 3, perVReplica={"cpu": 2})
     await world.sync()
     assert await commit(world, a_decision("a", {0: 3})._replace(amounts=(("cpu", 2),))) == {}
-    annotations = (await world.pod_object(0))["metadata"]["annotations"]
-    assert annotations[names.PLACEMENTS_ANNOTATION] == '{"tenant/a":[3,1,{"cpu":2}]}'
+    ledger = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
+    assert ledger == '{"tenant/a":[3,1,{"cpu":2}]}'
     assert await world.published() == {0: 3}
 
 

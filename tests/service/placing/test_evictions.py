@@ -22,15 +22,10 @@ async def two_pods(**pool) -> World:
     return world
 
 
-async def annotations(world: World, ordinal: int) -> dict[str, str]:
-    found: dict[str, str] = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
-    return found
-
-
 async def tried_last(world: World, ordinal: int, ago_s: float) -> None:
     """The last attempt to evict the pod was so long ago."""
     latest_s = world.cluster.server.now() - ago_s
-    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    uid = await world.uid(ordinal)
     text = encode_eviction(Eviction(latest_s - 10, latest_s), uid)
     await world.annotate(ordinal, **{EVICTING_ANNOTATION: text})
 
@@ -77,15 +72,11 @@ async def test_an_eviction_that_nobody_tries_again_is_given_up():
         await until(served(known, "tenant/b", {1: 1}))
         await tried_last(world, 0, FRESH_S - 70)
         await asyncio.sleep(65)
-        assert EVICTING_ANNOTATION in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is not None
         await asyncio.sleep(70)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         await world.vpod("c", 4)
-
-        async def it_takes_some() -> bool:
-            return "tenant/c" in known.serving[0]
-
-        await until(it_takes_some)
+        await until(lambda: "tenant/c" in known.serving[0])
     assert known.gaps == []
 
 
@@ -202,7 +193,7 @@ async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has(
         await until(one_is_gone)
         await asyncio.sleep(30)
         (first,) = await gone()
-        assert '"queued":true' in (await annotations(world, 1 - first))[EVICTING_ANNOTATION]
+        assert '"queued":true' in (await world.annotation(1 - first, EVICTING_ANNOTATION) or "")
         await world.remove_pod(first)
         await world.pod(first, {}, node="node-1")
         async with adapters_beside(known, first):
@@ -220,7 +211,7 @@ async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_i
         await world.vpod("a", 4)
         await published(world, {0: 2, 1: 2})
         await asyncio.sleep(61)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         assert await world.published("a") == {0: 2, 1: 2}
     await world.check()
 
@@ -230,7 +221,7 @@ async def test_a_pool_without_the_mode_ignores_the_annotation():
     async with world.serving():
         await world.vpod("a", 4)
         await published(world, {0: 2, 1: 2})
-        uid = (await world.pod_object(0))["metadata"]["uid"]
+        uid = await world.uid(0)
         now = "2027-01-15T08:00:00Z"
         mark = f'{{"uid":"{uid}","first":"{now}","latest":"{now}"}}'
         await world.annotate(0, **{EVICTING_ANNOTATION: mark})
@@ -250,7 +241,7 @@ async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_evi
         await ledgers(world, {0: 0, 1: 4})
         await tried_last(world, 0, FRESH_S)
         await asyncio.sleep(65)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         await world.vpod("b", 1)
         await until(served(known, "tenant/b", {1: 1}))
         assert await world.ledger(0) == {}
@@ -270,7 +261,7 @@ async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselv
         await first
         await asyncio.sleep(20)
         assert not second.done()
-        assert "turn" not in (await annotations(world, 1))[EVICTING_ANNOTATION]
+        assert "turn" not in (await world.annotation(1, EVICTING_ANNOTATION) or "turn")
         assert known.serving[1]
         await world.remove_pod(0)
         await world.pod(0, {}, node="node-0")

@@ -70,7 +70,7 @@ async def test_an_adapter_is_told_why_its_share_goes_to_one_that_serves_the_vpod
         await world.vpod("a", 2)
         await serves(known, {0: 1, 1: 1})
         assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
-        await until(lambda: is_told(known, (0, KEY, "Drain")))
+        await until(lambda: (0, KEY, "Drain") in known.told)
         assert (await known.assignment(0))["shares"][KEY]["intent"] == "Rebalance"
         await serves(known, {1: 2})
         assert len(service.committer.hand_overs) == 0
@@ -239,11 +239,7 @@ async def test_while_no_stateful_set_is_known_a_pod_serves_what_is_published_on_
     world = await a_world(0)
     await world.vpod("a", 2)
     async with world.serving() as service, adapters(world, 0) as known:
-        await until(lambda: is_told(known, (0, KEY, "Prepare")))  # the leader is new
+        await until(lambda: (0, KEY, "Prepare") in known.told)  # the leader is new
         await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
         await serves(known, {0: 2})
         assert service.caches.state.pool(POOL).stateful_set is None
-
-
-async def is_told(known: Adapters, what: tuple[int, str, str]) -> bool:
-    return what in known.told

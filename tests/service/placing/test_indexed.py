@@ -128,7 +128,7 @@ async def test_a_vpod_that_shrinks_below_the_indexes_of_a_pod_serves_none_twice(
         async with adapters_beside(known, 0):
             await serve(known, {0: 2, 1: 6})
             await grow(world, 4)
-            await until(lambda: _has(known, {0: {2, 3}, 1: {0, 1}}))
+            await until(lambda: indexes(known) == {0: {2, 3}, 1: {0, 1}})
     assert not known.twice
     await world.check()
 
@@ -192,10 +192,6 @@ async def test_an_index_that_comes_back_before_it_has_left_has_a_greater_epoch()
             assert await epoch(known, 1) > other
     assert not known.unserved
     await world.check()
-
-
-async def _has(known: Adapters, wanted: dict[int, set[int]]) -> bool:
-    return indexes(known) == wanted
 
 
 async def _is_told(known: Adapters, ordinal: int, indexes: str) -> bool:

@@ -69,7 +69,7 @@ async def test_what_does_not_fit_waits_for_a_pod_and_is_placed_by_its_very_bind(
     world = await a_world(0, replicas=2)
     await world.vpod("a", 25)
     async with world.serving() as service:
-        await until(lambda: _published_sum(world, 20))
+        await until(world.placed, 20)
         assert await world.condition() == ("False", "InsufficientSlots")
         assert len(await world.events("FailedScheduling")) == 1
         await world.pod(1)
@@ -79,10 +79,6 @@ async def test_what_does_not_fit_waits_for_a_pod_and_is_placed_by_its_very_bind(
         bound_at = now()
         await placed(world)
         assert now() - bound_at < 0.5, "an event that helps is not waited out"
-
-
-async def _published_sum(world: World, count: int, name: str = "a") -> bool:
-    return sum((await world.published(name)).values()) == count
 
 
 async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
@@ -194,7 +190,7 @@ async def test_a_lost_compare_and_swap_is_decided_again_after_a_backoff():
         await world.vpod("a", 10)
         await raced.reached.wait()
         lost_at = now()
-        await until(lambda: _published_sum(world, 10))
+        await until(world.placed, 10)
         assert 0.9 < now() - lost_at < 2.5
         await world.check()
         claims = service.caches.state.pool(POOL).claims_of("tenant/a").values()
@@ -436,7 +432,7 @@ async def test_what_others_publish_while_a_batch_is_written_is_decided_again():
     late = world.api.pause("patch", "vpods/status", name="b")
     async with world.serving():
         await late.reached.wait()
-        await until(lambda: _published_sum(world, 3))
+        await until(world.placed, 3)
         others = [
             {"podName": "dispatcher-0", "vreplicas": 3},
             {"podName": "dispatcher-9", "vreplicas": 1},
@@ -560,7 +556,7 @@ async def test_a_crash_after_any_write_moves_nothing(writes: int):
     grown = await history(world, "grown", since=start)
     assert all(step[f"dispatcher-{o}"] >= 2 for step in grown for o in range(3))
     for name, vreplicas in (("grown", 12), ("shrunk", 6), ("still", 9), ("new", 5)):
-        assert sum((await world.published(name)).values()) == vreplicas
+        assert await world.placed(name) == vreplicas
         ledgers = [(await world.ledger(ordinal)).get(f"tenant/{name}", 0) for ordinal in range(3)]
         assert sum(ledgers) == vreplicas, "S = L"
     assert not any(["tenant/gone" in await world.ledger(ordinal) for ordinal in range(3)])
@@ -697,7 +693,7 @@ async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
         await placed(world)
         assert await world.published() == {0: 1}
         await world.pods(1)
-        await until(lambda: _published_sum(world, 2), timeout_s=5)
+        await until(world.placed, 2, timeout_s=5)
     assert await world.published() == {0: 1, 1: 1}
 
 

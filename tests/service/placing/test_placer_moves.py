@@ -18,10 +18,7 @@ CALLERS = "tenant/topic@queue.example.com"
 
 
 async def settled(world: World, published: dict[int, int], name: str = "a") -> None:
-    async def is_settled() -> bool:
-        return await world.published(name) == published
-
-    await until(is_settled)
+    await until(lambda: world.published(name), published)
 
 
 def a_move(vreplicas: int, *, to: int = 1, reason: MoveReason = MoveReason.COMPACTION) -> Move:
@@ -111,7 +108,7 @@ async def test_a_move_whose_answer_is_lost_settles_with_nothing_lost_or_doubled(
         world.api.fail("patch", "vpods/status", after=lost())
         await service.placer.move(POOL, [a_move(2)])
         await asyncio.sleep(60)
-        assert sum((await world.published()).values()) == 4
+        assert await world.placed() == 4
         await world.check()
 
 
@@ -148,11 +145,7 @@ async def test_what_has_no_room_is_left_and_the_pool_grows_for_it():
         await asyncio.sleep(1)
         decision = await service.placer.schedule(of_caller(3))
         assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 1)
-        await until(lambda: _replicas(world, 2))
-
-
-async def _replicas(world: World, count: int) -> bool:
-    return await world.replicas() == count
+        await until(world.replicas, 2)
 
 
 async def test_a_shrinking_caller_keeps_its_ledgers_until_it_has_published_less():

@@ -42,7 +42,7 @@ async def test_the_pool_grows_at_once_by_what_is_left_over():
     world = await World.create(replicas=0)
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=1)
+        await until(world.replicas, 3, timeout_s=1)
         assert scale_writes(world) == 1
         await asyncio.sleep(3)
         (event,) = await world.events("ScaledUp")
@@ -55,7 +55,7 @@ async def test_a_burst_of_vpods_gives_few_scale_writes():
         for index in range(60):
             await world.vpod(f"v{index:02}", 3)
             await asyncio.sleep(0.005)
-        await until(world.has_replicas(9))
+        await until(world.replicas, 9)
         await asyncio.sleep(5)
     assert scale_writes(world) <= 5
     await world.check()
@@ -86,7 +86,7 @@ async def test_max_pods_holds_and_is_told_once():
         await world.cluster.patch(
             ADAPTERPOOLS, NS, "dispatcher", {"spec": {"maxPods": 9}}, patch_type=PatchType.MERGE
         )
-        await until(world.has_replicas(5), timeout_s=15)
+        await until(world.replicas, 5, timeout_s=15)
         assert service.autoscaler.limited == set()
 
 
@@ -94,7 +94,7 @@ async def test_pods_that_stay_pending_are_not_piled_up():
     world = await World.create(replicas=0)
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=1)
+        await until(world.replicas, 3, timeout_s=1)
         for ordinal in range(3):
             await world.pod(ordinal)
         await asyncio.sleep(120)
@@ -104,7 +104,7 @@ async def test_pods_that_stay_pending_are_not_piled_up():
 async def test_min_pods_is_a_floor_without_any_vpod():
     world = await World.create(replicas=0, minPods=2)
     async with world.serving():
-        await until(world.has_replicas(2), timeout_s=15)
+        await until(world.replicas, 2, timeout_s=15)
 
 
 async def test_somebody_elses_write_between_read_and_write_is_seen_and_not_overwritten():
@@ -122,7 +122,7 @@ async def test_somebody_elses_write_of_fewer_is_looked_at_again_and_corrected():
     world.api.fail("update", "statefulsets/scale", then=lambda: set_replicas(world, 2))
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=5)
+        await until(world.replicas, 3, timeout_s=5)
     assert scale_writes(world) == 2
 
 
@@ -152,7 +152,7 @@ async def test_a_pool_that_cannot_be_scaled_now_is_tried_again_and_holds_up_no_o
             return bool((await world.cluster.get(STATEFULSETS, NS, "other"))["spec"]["replicas"])
 
         await until(other_has_grown, timeout_s=0.6)
-        await until(world.has_replicas(1), timeout_s=15)
+        await until(world.replicas, 1, timeout_s=15)
 
 
 async def test_a_pool_does_not_grow_for_tenants_that_it_does_not_select():
@@ -163,7 +163,7 @@ async def test_a_pool_does_not_grow_for_tenants_that_it_does_not_select():
         assert await world.replicas() == 0
         labels = {"metadata": {"labels": {"paid": "yes"}}}
         await world.cluster.patch(NAMESPACES, "", TENANT, labels, patch_type=PatchType.MERGE)
-        await until(world.has_replicas(20), timeout_s=2)
+        await until(world.replicas, 20, timeout_s=2)
 
 
 async def test_a_pool_without_its_statefulset_is_left_alone():
@@ -221,7 +221,7 @@ async def test_a_pool_that_is_larger_than_needed_shrinks_in_its_period_and_no_so
     async with world.serving(), controller(world):
         await asyncio.sleep(PERIOD_S * 0.8)
         assert (await world.replicas(), scale_writes(world)) == (7, 0)
-        await until(world.has_replicas(1), timeout_s=PERIOD_S * 0.4)
+        await until(world.replicas, 1, timeout_s=PERIOD_S * 0.4)
         await asyncio.sleep(3 * PERIOD_S)
         assert await world.condition("a") == ("True", "AllPlaced")
         (event,) = await world.events("ScaledDown")
@@ -255,7 +255,7 @@ async def test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there():
     await world.vpod("a", 2, {2: 2})
     await world.edit_ledger(2, {"tenant/a": 2})
     async with world.serving() as service, controller(world):
-        await until(world.has_replicas(3), timeout_s=1.5 * PERIOD_S)
+        await until(world.replicas, 3, timeout_s=1.5 * PERIOD_S)
         await asyncio.sleep(PERIOD_S)
         assert list(bits(state_of(service).closed)) == [1, 2]
         await world.vpod("b", 9)
@@ -263,7 +263,7 @@ async def test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there():
         assert await world.published("b") == {0: 9}
         assert await world.published("a") == {2: 2}
         await world.cluster.delete(VPODS, TENANT, "a")
-        await until(world.has_replicas(1), timeout_s=1.5 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
         await world.check()
 
 
@@ -288,7 +288,7 @@ async def test_a_shorter_period_counts_from_now():
         await asyncio.sleep(5)
         spec = {"spec": {"scaleDownPeriodSeconds": 5}}
         await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
-        await until(world.has_replicas(0), timeout_s=8)
+        await until(world.replicas, 0, timeout_s=8)
 
 
 async def test_closed_pods_are_opened_as_soon_as_they_are_needed():
@@ -355,7 +355,7 @@ async def test_what_stands_above_is_moved_below_first_and_then_the_pods_go():
     for ordinal, count in ((0, 3), (2, 2), (3, 2)):
         await world.edit_ledger(ordinal, {"tenant/a": count})
     async with world.serving(), controller(world):
-        await until(world.has_replicas(1), timeout_s=5 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=5 * PERIOD_S)
         assert await world.published("a") == {0: 7}
         await world.check()
 
@@ -424,7 +424,7 @@ async def test_replicas_that_somebody_else_raised_are_told_and_stand_until_the_n
         service.autoscaler.trigger(f"{NS}/dispatcher")
         await asyncio.sleep(2)
         assert (await world.replicas(), scale_writes(world)) == (4, 0)
-        await until(world.has_replicas(1), timeout_s=1.2 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=1.2 * PERIOD_S)
         assert service.autoscaler.foreign == {}
 
 
@@ -435,7 +435,7 @@ async def test_replicas_that_somebody_else_lowered_stand_where_nothing_is_withou
         await set_replicas(world, 2)
         await asyncio.sleep(40)
         assert await world.replicas() == 2, "the floor is asked for again in the next period"
-        await until(world.has_replicas(3), timeout_s=30)
+        await until(world.replicas, 3, timeout_s=30)
 
 
 async def test_vreplicas_without_a_place_get_pods_though_somebody_else_wants_fewer():
@@ -444,7 +444,7 @@ async def test_vreplicas_without_a_place_get_pods_though_somebody_else_wants_few
         await world.vpod("a", 40)
         await asyncio.sleep(1)
         await set_replicas(world, 1)
-        await until(world.has_replicas(2), timeout_s=2)
+        await until(world.replicas, 2, timeout_s=2)
         await asyncio.sleep(2)
         assert await world.condition("a") == ("True", "AllPlaced")
 
@@ -458,7 +458,7 @@ async def test_a_tug_of_war_is_given_up_with_growing_delays():
         for _ in range(4):
             await set_replicas(world, 1)
             began = asyncio.get_running_loop().time()
-            await until(world.has_replicas(2), timeout_s=100)
+            await until(world.replicas, 2, timeout_s=100)
             lowered.append(asyncio.get_running_loop().time() - began)
     assert lowered[0] < 2
     assert 9 < lowered[2] < 15
@@ -527,7 +527,7 @@ async def test_a_pool_whose_scale_cannot_be_read_holds_up_no_other():
 
         await until(other_has_grown, timeout_s=2)
         stuck.go_on.set()
-        await until(world.has_replicas(1), timeout_s=2)
+        await until(world.replicas, 1, timeout_s=2)
 
 
 async def test_room_that_a_profile_refuses_does_not_keep_pods_closed():
@@ -572,12 +572,12 @@ async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_on
     await world.vpod("a", 3, {0: 3})
     await world.edit_ledger(0, {"tenant/a": 3})
     async with world.serving(), controller(world):
-        await until(world.has_replicas(1), timeout_s=1.5 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
         for ordinal in range(3):
             await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
-            await until(world.has_replicas(ordinal + 2), timeout_s=0.5 * PERIOD_S)
+            await until(world.replicas, ordinal + 2, timeout_s=0.5 * PERIOD_S)
             await asyncio.sleep(1)
         for ordinal in range(3):
             await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: None})
-        await until(world.has_replicas(1), timeout_s=4 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=4 * PERIOD_S)
         await world.check()

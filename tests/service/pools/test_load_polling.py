@@ -277,11 +277,7 @@ async def test_only_the_leader_asks_and_after_a_failover_the_new_one(server: Fak
     world = await a_world()
     async with world.serving(elect=True, load_sources=[SOURCE], seed=2) as second:
         async with world.serving(elect=True, load_sources=[SOURCE]) as first:
-
-            async def one_leads() -> bool:
-                return first.leading() != second.leading()
-
-            await until(one_leads, timeout_s=60)
+            await until(lambda: first.leading() != second.leading(), timeout_s=60)
             begun = len(server.asked)
             await asyncio.sleep(100)
             assert len(server.asked) - begun <= 11, "one of the two"

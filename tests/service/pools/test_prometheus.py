@@ -429,11 +429,7 @@ async def test_from_the_answer_of_a_real_server_to_the_reports():
     async with giving(a_vector(series)) as source:
         polling = LoadPolling(world.caches, reports, {source.name: source}, rng=random.Random(1))
         task = asyncio.create_task(polling.run())
-
-        async def answered() -> bool:
-            return polling.counted.total() > 0
-
-        await until(answered, timeout_s=5)
+        await until(lambda: polling.counted.total() > 0, timeout_s=5)
         task.cancel()
         await asyncio.wait({task})
     state = world.caches.state.pool(POOL)

@@ -18,8 +18,7 @@ pytestmark = pytest.mark.looptime
 
 def ledger_is(world: World, ordinal: int, wanted: dict[str, int]):
     async def is_so() -> bool:
-        annotations = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
-        if names.PLACEMENTS_ANNOTATION not in annotations:
+        if await world.annotation(ordinal, names.PLACEMENTS_ANNOTATION) is None:
             return False
         try:
             return await world.ledger(ordinal) == wanted
@@ -35,8 +34,7 @@ async def test_a_pod_that_slipped_past_the_webhook_gets_its_annotations_and_is_t
     async with world.serving() as service:
         await world.pod(0, None, slots=None, node="node-0", schedulerName="default-scheduler")
         await until(ledger_is(world, 0, {"tenant/a": 3}), timeout_s=2)
-        annotations = (await world.pod_object(0))["metadata"]["annotations"]
-        assert annotations[names.SLOTS_ANNOTATION] == "20"
+        assert await world.annotation(0, names.SLOTS_ANNOTATION) == "20"
         await asyncio.sleep(1)
         (event,) = await world.events("WebhookBypassed")
         assert event["regarding"]["name"] == "dispatcher-0"

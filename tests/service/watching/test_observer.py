@@ -22,10 +22,10 @@ async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
     async with watched(world.cluster) as caches:
         recorder = Recorder(ClusterSource(caches, now=lambda: 5.0), RecordingFile(path))
         recording = asyncio.create_task(recorder.run())
-        await until(lambda: _is_true(recorder.position is not None))
+        await until(lambda: recorder.position is not None)
         await world.vpod("a", 2, {0: 2})
-        await until(lambda: _is_true(bool(caches.vpods.list()) and recorder.position is not None))
-        await until(lambda: _is_true("VPod" in path.read_text()))
+        await until(lambda: bool(caches.vpods.list()) and recorder.position is not None)
+        await until(lambda: "VPod" in path.read_text())
         recording.cancel()
         await asyncio.wait({recording})
     lines = [line for _, line in read_lines(path)]
@@ -38,10 +38,6 @@ async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
     ]
     assert kinds.count("AdapterPod") == 2
     assert kinds[-1] == "VPod"
-
-
-async def _is_true(value: bool) -> bool:
-    return value
 
 
 async def test_progress_tells_how_many_objects_are_there():

@@ -83,10 +83,7 @@ async def placed(world: World, name: str = "g") -> int:
 
 
 async def placed_is(world: World, count: int, name: str = "g") -> None:
-    async def look() -> bool:
-        return await placed(world, name) == count
-
-    await until(look, timeout_s=30)
+    await until(lambda: placed(world, name), count, timeout_s=30)
 
 
 async def condition(world: World, kind: str, pool: str = "dispatcher") -> tuple[str, str, str]:
@@ -157,10 +154,7 @@ async def test_it_grows_shrinks_and_goes():
         await placed_is(world, 2)
         await world.cluster.delete(GROUPS, TENANT, "g")
 
-        async def released() -> bool:
-            return not await keys(world)
-
-        await until(released, timeout_s=30)
+        await until(lambda: keys(world), set(), timeout_s=30)
 
 
 async def test_a_kafka_source_has_its_count_written_and_its_limit_respected():
@@ -193,7 +187,7 @@ async def test_a_kind_that_is_not_served_stops_nothing_and_is_watched_when_it_co
     await world.pods(0)
     await world.vpod("a", 2)
     async with world.serving() as service:
-        await until(lambda: _published(world, {0: 2}), timeout_s=10)
+        await until(world.published, {0: 2}, timeout_s=10)
         assert service.health.problems() == []
         message = await condition_is(world, "SourceUnavailable", "True", "NotServed")
         unavailable = f'vreplica_scheduler_source_unavailable{{source="{GROUP_KEY}"}}'
@@ -211,10 +205,6 @@ async def test_a_kind_that_is_not_served_stops_nothing_and_is_watched_when_it_co
         assert f'vreplica_scheduler_source_objects{{source="{GROUP_KEY}"}} 1.0' in rendered
 
 
-async def _published(world: World, wanted: dict[int, int]) -> bool:
-    return await world.published("a") == wanted
-
-
 async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released():
     world = await a_world()
     await world.pod(0, {KEY: 3}, node="node-0")
@@ -227,11 +217,7 @@ async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released
         await asyncio.sleep(200)
         assert await world.ledger(0) == {KEY: 3}
         world.api.faults.clear()
-
-        async def released() -> bool:
-            return await world.ledger(0) == {}
-
-        await until(released, timeout_s=60)
+        await until(lambda: world.ledger(0), {}, timeout_s=60)
 
 
 async def test_a_pod_that_comes_back_at_the_start_waits_for_what_foreign_kinds_publish_on_it():
@@ -290,11 +276,7 @@ async def test_a_pool_that_ceases_to_declare_a_kind_keeps_what_its_objects_publi
     async with world.serving() as service:
         await placed_is(world, 3)
         await patch_pool(world, {"sources": []})
-
-        async def left() -> bool:
-            return service.caches.vpods.get(KEY) is None
-
-        await until(left, timeout_s=10)
+        await until(lambda: service.caches.vpods.get(KEY) is None, timeout_s=10)
         await asyncio.sleep(130)
         assert await world.ledger(0) == {KEY: 3}
         assert (await condition(world, "SourceUnavailable"))[0] == "False"
@@ -422,11 +404,7 @@ async def test_an_object_whose_labels_no_pool_selects_now_keeps_its_place_until_
         assert (await world.ledger(0), await placed(world)) == ({KEY: 3}, 3)
         await want(world, 0)
         await placed_is(world, 0)
-        await until(lambda: _ledger_is(world, {}), timeout_s=10)
-
-
-async def _ledger_is(world: World, wanted: dict[str, int]) -> bool:
-    return await world.ledger(0) == wanted
+        await until(lambda: world.ledger(0), {}, timeout_s=10)
 
 
 async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
@@ -450,11 +428,11 @@ async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
     await world.cluster.patch(GROUPS, TENANT, "h", {"spec": {"n": 3}}, patch_type=PatchType.MERGE)
     async with world.serving():
         await placed_is(world, 2, "g")
-
-        async def other_is_placed() -> bool:
-            return await status_of(world, "h") == {"where": [{"pod": "dispatcher-0", "n": 3}]}
-
-        await until(other_is_placed, timeout_s=10)
+        await until(
+            lambda: status_of(world, "h"),
+            {"where": [{"pod": "dispatcher-0", "n": 3}]},
+            timeout_s=10,
+        )
 
 
 async def test_a_namespace_that_is_selected_no_more_moves_nothing_and_gets_no_more():
@@ -480,11 +458,7 @@ async def test_where_the_status_is_the_callers_only_the_ledger_is_written():
     await world.pods(0)
     await group(world, replicas=3)
     async with world.serving():
-
-        async def reserved() -> bool:
-            return await world.ledger(0) == {KEY: 3}
-
-        await until(reserved, timeout_s=30)
+        await until(lambda: world.ledger(0), {KEY: 3}, timeout_s=30)
         await asyncio.sleep(100)
         assert await status_of(world) == {}
 

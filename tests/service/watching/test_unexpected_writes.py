@@ -9,7 +9,6 @@ import pytest
 
 from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model import names
-from extender.service.app import Service
 from extender.service.watching.own_writes import OwnWrites
 from extender.telemetry.metrics import Metrics
 from tests.support.builders import NS, POOL
@@ -61,12 +60,8 @@ async def test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right(
         await world.edit_ledger(0, forged)
 
         async def is_right() -> bool:
-            return (await world.pod_object(0))["metadata"]["annotations"][
-                names.PLACEMENTS_ANNOTATION
-            ] in {
-                '{"tenant/a":3}',
-                '{"tenant/a": 3}',
-            }
+            text = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
+            return text in {'{"tenant/a":3}', '{"tenant/a": 3}'}
 
         await until(is_right, timeout_s=5)
         await asyncio.sleep(2)
@@ -90,7 +85,7 @@ async def test_a_ledger_that_is_taken_away_is_told_as_that_where_the_webhook_had
     async with world.serving():
         await asyncio.sleep(1)
         await world.annotate(0, **{names.PLACEMENTS_ANNOTATION: None})
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
         await asyncio.sleep(1)
         assert not await world.events("WebhookBypassed")
         assert await world.events("ForeignWrite")
@@ -106,17 +101,12 @@ async def test_slots_that_are_not_what_the_pod_requests_are_written_again(forged
     async with world.serving() as service:
         await asyncio.sleep(1)
         await world.annotate(0, **{names.SLOTS_ANNOTATION: forged})
-
-        async def is_right() -> bool:
-            annotations = (await world.pod_object(0))["metadata"]["annotations"]
-            return bool(annotations.get(names.SLOTS_ANNOTATION) == "20")
-
-        await until(is_right, timeout_s=5)
+        await until(lambda: world.annotation(0, names.SLOTS_ANNOTATION), "20", timeout_s=5)
         await asyncio.sleep(2)
         (event,) = await world.events("SlotsMismatch")
         assert "the pod requests 20" in event["note"]
         assert told(service.metrics, "SlotsMismatch")
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
     await world.check()
 
 
@@ -137,8 +127,7 @@ async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_ann
             state = service.caches.state.pool(POOL).pods["dispatcher-0"]
             assert (state.capacity, state.placed) == (3, 3)
             assert sum((await world.ledger(0)).values()) == 3
-            annotations = (await world.pod_object(0))["metadata"]["annotations"]
-            assert annotations[names.SLOTS_ANNOTATION] == "3"
+            assert await world.annotation(0, names.SLOTS_ANNOTATION) == "3"
 
 
 async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
@@ -180,7 +169,7 @@ async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(
     await world.pod(0, ledger, node="node-0")
     await world.vpod("a", 3, {0: 3})
     async with world.serving() as service:
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
         await asyncio.sleep(1)
         (event,) = await world.events("LedgerDiffers")
         assert says in event["note"]
@@ -220,7 +209,7 @@ async def test_pods_that_are_bound_with_their_ledgers_alarm_nobody():
 async def test_a_replica_that_does_not_lead_takes_no_ledger_for_forged():
     world = await a_placed_world()
     async with world.serving(elect=True, seed=1) as first:
-        await until(lambda: leads(first), timeout_s=30)
+        await until(first.leading, timeout_s=30)
         async with world.serving(elect=True, seed=2) as second:
             await asyncio.sleep(1)
             await world.vpod("b", 5)
@@ -262,11 +251,3 @@ class TestOwnWrites:
         assert sum(own.is_ours("u", str(index)) for index in range(100)) == 8
         own.forget("u")
         assert not own.is_ours("u", "99")
-
-
-async def leads(service: Service) -> bool:
-    return service.leading()
-
-
-async def has_ledger(world: World, wanted: dict[str, int]) -> bool:
-    return await world.ledger(0) == wanted

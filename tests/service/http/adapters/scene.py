@@ -77,14 +77,13 @@ class Adapters:
 
     async def assignment(self, ordinal: int) -> dict[str, Any]:
         """As it is stored; {} if there is none."""
-        annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
-        told: dict[str, Any] = orjson.loads(annotations.get(ASSIGNMENT_ANNOTATION, "{}"))
+        text = await self.world.annotation(ordinal, ASSIGNMENT_ANNOTATION)
+        told: dict[str, Any] = orjson.loads(text or "{}")
         return told
 
     async def acknowledged(self, ordinal: int) -> dict[str, Any] | None:
         """As it is stored."""
-        annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
-        text = annotations.get(ACKNOWLEDGED_ANNOTATION)
+        text = await self.world.annotation(ordinal, ACKNOWLEDGED_ANNOTATION)
         return orjson.loads(text) if text is not None else None
 
     def metric(self, name: str) -> dict[str, float]:
@@ -137,7 +136,7 @@ async def world_of(*ordinals: int, vreplicas: int = 4, **pool: Any) -> World:
 async def let_in(world: World, ordinal: int) -> None:
     """A pod gets its token."""
     assert isinstance(world.api, Reviewing)
-    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    uid = await world.uid(ordinal)
     world.api.users[token(ordinal)] = user_of(f"dispatcher-{ordinal}", uid)
 
 

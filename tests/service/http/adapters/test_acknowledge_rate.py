@@ -61,10 +61,7 @@ async def test_each_of_many_shares_is_served_soon_after_it_is_prepared():
         await asyncio.sleep(1)
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
 
-        async def moved() -> bool:
-            return len(await world.ledger(0)) == 0
-
-        await until(moved)
+        await until(lambda: world.ledger(0), {})
         assert len(waited_s) == SHARES
         assert max(waited_s.values()) < 0.5
         assert connection.statuses[429] == 0

@@ -188,11 +188,7 @@ async def test_a_router_is_told_the_old_pod_until_the_new_one_serves(tmp_path: P
             return [pod.pod for pod in (await resolver.resolve(VPOD)).pods]
 
         await scene.move(VREPLICAS)
-
-        async def is_published() -> bool:
-            return await scene.world.published() == {1: VREPLICAS}
-
-        await until(is_published, timeout_s=10)
+        await until(scene.world.published, {1: VREPLICAS}, timeout_s=10)
         await asyncio.sleep(0.3)
         assert scene.workers.serving == {0: VREPLICAS}
         assert await routed() == [f"{NS}/dispatcher-0"]
@@ -224,10 +220,7 @@ async def test_shares_with_indexes_say_which_vreplicas_move_and_where_a_router_f
 
 
 async def happens_soon(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    async def is_so() -> bool:
-        return await ask() == wanted
-
-    await until(is_so, timeout_s=5)
+    await until(ask, wanted, timeout_s=5)
 
 
 async def test_an_on_prepare_that_fails_is_called_again_and_the_move_goes_on(tmp_path: Path):
