@@ -33,7 +33,7 @@ from tests.support.scheduling import (
     controller,
     placed,
 )
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 KEY = f"tenant/a@{SOURCE}"
 DRAINING = {names.UNSCHEDULABLE_ANNOTATION: "true"}
@@ -48,9 +48,7 @@ async def a_placed_vpod(
 
 
 async def a_pool(*ordinals: int, **spec) -> World:
-    world = await World.create(replicas=len(ordinals), **spec)
-    await world.pods(*ordinals)
-    return world
+    return await a_world(*ordinals, replicas=len(ordinals), **spec)
 
 
 def only_one_takes_work(

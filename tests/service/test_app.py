@@ -26,7 +26,7 @@ from extender.service.http.describe import StateQuery
 from extender.service.reloading import Watched
 from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
-from tests.support.service import FaultApi, World, schedule, until, wall
+from tests.support.service import FaultApi, World, a_world, schedule, until, wall
 from tests.support.steps import result_of
 
 
@@ -51,8 +51,7 @@ async def test_what_runs_beside_the_service_stops_it_with_its_error_when_it_dies
 
 @pytest.mark.looptime
 async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_it_stops():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     await world.vpod("a", 4)
     first = world.service(elect=True, seed=1)
     running = asyncio.create_task(first.run())
@@ -69,7 +68,6 @@ async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_i
         assert await world.status() == before, "a failover moves nothing"
         await world.vpod("b", 2)
         await until(lambda: _placed(world, "b"), timeout_s=2)
-    await world.check()
 
 
 @pytest.mark.looptime
@@ -122,8 +120,7 @@ async def test_a_leader_cut_off_from_the_api_server_stops_leading_before_its_lea
 
 @pytest.mark.looptime
 async def test_a_replica_that_leads_again_goes_on_with_everything():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving(elect=True) as service:
         await until(service.leading)
         pause = world.api.pause("patch", "pods")
@@ -136,13 +133,11 @@ async def test_a_replica_that_leads_again_goes_on_with_everything():
         await asyncio.sleep(5)
         world.api.faults.clear()
         await until(lambda: _placed(world, "a"), timeout_s=60)
-    await world.check()
 
 
 @pytest.mark.looptime
 async def test_events_that_are_queued_when_it_stops_are_written_first():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving():
         await world.vpod("a", 3)
         await until(lambda: _placed(world, "a"))
@@ -151,8 +146,7 @@ async def test_events_that_are_queued_when_it_stops_are_written_first():
 
 @pytest.mark.looptime
 async def test_a_replica_without_the_lease_serves_but_writes_nothing():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving(elect=True, seed=1) as leader:
         await until(leader.leading)
         other = World()

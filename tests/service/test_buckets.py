@@ -26,6 +26,7 @@ from extender.service.app import Service
 from tests.service.http.test_schedule import KEY, a_request
 from tests.support.builders import POOL
 from tests.support.service import World, lost, until, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -43,12 +44,8 @@ async def a_world(buckets: int) -> World:
 async def running(world: World, seed: int, buckets: int) -> AsyncIterator[Service]:
     config = Config(leader_election=LeaderElectionConfig(buckets=buckets))
     service = Service(world.api, config, now=wall, rng=random.Random(seed), serve=False)
-    task = asyncio.create_task(service.run())
-    try:
+    async with at_work(service.run()):
         yield service
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def leads(service: Service) -> None:

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS
+from extender.kube.api import NAMESPACES, VPODS
 from tests.service.http.test_gauges import scraped
-from tests.support.builders import NS
 from tests.support.service import World, until
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
@@ -39,12 +38,6 @@ async def condition(world: World, name: str) -> tuple[str, str, str]:
     (found,) = [
         c for c in stored.get("status", {}).get("conditions", []) if c["type"] == "Scheduled"
     ]
-    return found["status"], found["reason"], found["message"]
-
-
-async def pool_condition(world: World, kind: str) -> tuple[str, str, str]:
-    stored = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
-    (found,) = [c for c in stored.get("status", {}).get("conditions", []) if c["type"] == kind]
     return found["status"], found["reason"], found["message"]
 
 
@@ -107,8 +100,8 @@ async def test_where_it_may_not_grow_condition_event_metric_and_pool_say_why():
         assert sorted(event["regarding"]["name"] for event in told) == waiting
         assert scraped(service, "unschedulable_vpods") == {("LedgerTooLarge",): 3}
         assert scraped(service, "refusals_total")[("LedgerTooLarge",)] >= 3
-        status, reason, message = await pool_condition(world, "ScalingLimited")
-        assert (status, reason) == ("True", "MaxPods")
+        assert await world.pool_condition("ScalingLimited") == ("True", "MaxPods")
+        message = await world.pool_message("ScalingLimited")
         assert message == "2 pods are needed, and maxPods allows 1"
 
 

@@ -13,7 +13,7 @@ from extender.config.model import Config, LeaderElectionConfig, ServerConfig
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.kube.api import NODES, STATEFULSETS, Obj, PatchType
+from extender.kube.api import NODES, Obj, PatchType
 from extender.service.app import Service
 from tests.support.builders import NS
 from tests.support.service import World, until, wall
@@ -62,8 +62,7 @@ class PolicyWorld(World):
         await self.cluster.patch(NODES, "", name, spec, patch_type=PatchType.MERGE)
 
     async def tolerate(self, *tolerations: Obj) -> None:
-        spec = {"spec": {"template": {"spec": {"tolerations": list(tolerations)}}}}
-        await self.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+        await self.patch_stateful_set(template={"spec": {"tolerations": list(tolerations)}})
 
 
 async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_again():
@@ -86,7 +85,6 @@ async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_aga
         await world.set_vreplicas("good", 2)
         await until(lambda: world.condition("bad"), ("True", "AllPlaced"), timeout_s=2)
     assert await world.placed("bad") == 3
-    await world.check()
 
 
 GPU = {"key": "gpu", "effect": "NoSchedule"}
@@ -107,7 +105,6 @@ async def test_a_zone_that_takes_the_pools_pods_no_more_sets_free_what_waited_fo
         assert await world.condition("a") == ("False", "InsufficientSlots")
         await world.taint("node-2", GPU)
         await until(world.published, {0: 3, 1: 3}, timeout_s=2)
-    await world.check()
 
 
 async def test_a_template_that_tolerates_less_sets_free_what_waited():
@@ -118,7 +115,6 @@ async def test_a_template_that_tolerates_less_sets_free_what_waited():
         await until(world.published, {0: 1, 1: 1}, timeout_s=2)
         await world.tolerate()
         await until(world.published, {0: 3, 1: 3}, timeout_s=2)
-    await world.check()
 
 
 async def test_a_node_that_goes_with_its_zone_sets_free_what_waited():
@@ -127,4 +123,3 @@ async def test_a_node_that_goes_with_its_zone_sets_free_what_waited():
         await until(world.published, {0: 1, 1: 1}, timeout_s=2)
         await world.cluster.delete(NODES, "", "node-2")
         await until(world.published, {0: 3, 1: 3}, timeout_s=2)
-    await world.check()

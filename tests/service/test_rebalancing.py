@@ -10,7 +10,8 @@ from extender.kube.api import ADAPTERPOOLS, PODS, NotFound, Obj, PatchType
 from extender.model import names
 from extender.model.timestamps import timestamp
 from tests.support.builders import NS, POOL
-from tests.support.service import World, until, wall
+from tests.support.service import World, a_world, until, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -35,13 +36,8 @@ async def stateful_set_controller(world: World) -> AsyncIterator[None]:
                     break
             await asyncio.sleep(0.5)
 
-    task = asyncio.create_task(work())
-    try:
+    async with at_work(work()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled(), task.exception()
 
 
 async def reasons(world: World) -> set[str]:
@@ -105,12 +101,10 @@ async def test_a_drain_waits_for_room_and_goes_on_when_there_is_some():
         await until(world.published, {1: 15}, timeout_s=30)
         await asyncio.sleep(3)
         assert await reasons(world) == {"Drain"}
-        await world.check()
 
 
 async def test_what_a_pod_not_ready_for_too_long_holds_is_placed_elsewhere_and_stays_there():
-    world = await World.create(replicas=3, rescheduleAfterSeconds=30, minPods=3)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3, rescheduleAfterSeconds=30, minPods=3)
     for ordinal in range(3):
         await set_ready(world, ordinal)
     async with world.serving() as service:
@@ -127,12 +121,10 @@ async def test_what_a_pod_not_ready_for_too_long_holds_is_placed_elsewhere_and_s
         await asyncio.sleep(60)
         assert service.caches.state.pool(POOL).abandoned == frozenset()
         assert await world.published() == {0: 5, 2: 4}
-        await world.check()
 
 
 async def test_when_no_pod_is_ready_nothing_is_lost_and_nothing_moves():
-    world = await World.create(replicas=2, rescheduleAfterSeconds=10, minPods=2, maxPods=2)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, rescheduleAfterSeconds=10, minPods=2, maxPods=2)
     async with world.serving() as service:
         await world.vpod("a", 4)
         await asyncio.sleep(60)
@@ -158,7 +150,6 @@ async def test_a_profile_evens_out_over_pods_that_have_come_later_a_few_at_a_tim
         await asyncio.sleep(60)
         assert await reasons(world) == {"Policy"}
         assert 'moves_total{reason="Policy"} 4.0' in service.metrics.render().decode()
-        await world.check()
 
 
 async def test_a_pool_waits_300_seconds_unless_it_says_null_which_stays():

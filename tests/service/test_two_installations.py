@@ -11,7 +11,7 @@ from extender.kube.api import EVENTS, PODS, Obj
 from extender.service.app import Service
 from extender.service.http.schedule import ScheduleRefused
 from tests.support.builders import NS
-from tests.support.service import World, bind_args, filter_args, until
+from tests.support.service import World, a_world, bind_args, filter_args, until
 
 pytestmark = pytest.mark.looptime
 
@@ -20,8 +20,7 @@ OTHERS = "others"
 
 async def two_pools() -> tuple[World, World]:
     """Two pools of one name and two bound pods each, and a vpod for each."""
-    ours = await World.create(replicas=2)
-    await ours.pods(0, 1)
+    ours = await a_world(0, 1, replicas=2)
     theirs = await ours.beside(OTHERS, 0, 1)
     await ours.vpod("ours", 8)
     await theirs.vpod("theirs", 6)

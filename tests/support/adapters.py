@@ -43,7 +43,7 @@ class Adapters:
 
     async def run(self, ordinal: int) -> None:
         """Be the adapter of a pod until cancelled."""
-        await self.ready(ordinal)
+        await self.world.ready(ordinal)
         mine = self.serving.setdefault(ordinal, {})
         known, said = None, None
         assignment: dict[str, Any] = {}
@@ -67,18 +67,6 @@ class Adapters:
             self._do(ordinal, mine, assignment, busy)
             if await self._acknowledge(ordinal, text, assignment, busy):
                 said = (text, busy)
-
-    async def ready(self, ordinal: int, *, ready: bool = True) -> None:
-        """The kubelet says that the pod is Ready, or is not."""
-        condition = {"type": "Ready", "status": str(ready)}
-        await self.world.cluster.patch(
-            PODS,
-            NS,
-            f"dispatcher-{ordinal}",
-            {"status": {"conditions": [condition]}},
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
 
     def ends(self, ordinal: int) -> None:
         """The adapter's process has ended."""

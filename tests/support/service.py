@@ -75,6 +75,7 @@ from extender.service.watching.sources import StatusWrite
 from extender.telemetry.metrics import Metrics
 from tests.kube.fakes import give_list
 from tests.support.builders import NS
+from tests.support.tasks import at_work
 
 EPOCH_S = 1_800_000_000.0
 TENANT = "tenant"
@@ -335,6 +336,35 @@ class World:
             obj["status"] = _status(vreplicas, placements)
             await self.cluster.update(VPODS, namespace, name, obj, subresource="status")
 
+    async def patch_pool(self, **spec: object) -> None:
+        await self.cluster.patch(
+            ADAPTERPOOLS, self.namespace, "dispatcher", {"spec": spec}, patch_type=PatchType.MERGE
+        )
+
+    async def patch_stateful_set(self, **spec: object) -> None:
+        await self.cluster.patch(
+            STATEFULSETS, self.namespace, "dispatcher", {"spec": spec}, patch_type=PatchType.MERGE
+        )
+
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, **status: object
+    ) -> None:
+        """As somebody else than the service writes it."""
+        await self.cluster.patch(
+            resource,
+            namespace,
+            name,
+            {"status": status},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+
+    async def ready(self, ordinal: int, *, ready: bool = True) -> None:
+        """The kubelet says that the pod is Ready, or is not."""
+        condition = {"type": "Ready", "status": str(ready)}
+        name = f"dispatcher-{ordinal}"
+        await self.patch_status(PODS, self.namespace, name, conditions=[condition])
+
     async def point(self, name: str, *, at: str) -> None:
         """Have a vpod name the pool of another namespace."""
         pool = {"spec": {"poolRef": {"namespace": at, "name": "dispatcher"}}}
@@ -443,11 +473,24 @@ class World:
         """The vreplicas in a vpod's status."""
         return sum((await self.published(name)).values())
 
+    async def conditions(self, name: str = "a") -> dict[str, Obj]:
+        """Of a vpod, by type."""
+        return _conditions(await self.status(name))
+
     async def condition(self, name: str = "a") -> tuple[str, str]:
-        (found,) = [
-            c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"
-        ]
-        return found["status"], found["reason"]
+        """Status and reason of a vpod's condition Scheduled."""
+        return _said(await self.conditions(name), "Scheduled")
+
+    async def pool_status(self, pool: str = "dispatcher") -> Obj:
+        return dict((await self.cluster.get(ADAPTERPOOLS, self.namespace, pool)).get("status", {}))
+
+    async def pool_condition(self, kind: str, pool: str = "dispatcher") -> tuple[str, str]:
+        """Status and reason."""
+        return _said(_conditions(await self.pool_status(pool)), kind)
+
+    async def pool_message(self, kind: str, pool: str = "dispatcher") -> str:
+        """Of a condition; "" if there is none."""
+        return str(_conditions(await self.pool_status(pool)).get(kind, {}).get("message", ""))
 
     async def replicas(self) -> int:
         return int(
@@ -464,25 +507,27 @@ class World:
 
     async def check(self) -> None:
         """I1, and I2 for what is bound; I3 for what can be placed is the test's own business."""
-        pods = {p["metadata"]["name"]: p for p in (await self.cluster.list_page(PODS)).items}
-        ledgers = {
-            name: decode_ledger(
-                pod["metadata"].get("annotations", {}).get(names.PLACEMENTS_ANNOTATION)
-            )
-            for name, pod in pods.items()
+        pods = {
+            (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod
+            for pod in (await self.cluster.list_page(PODS)).items
         }
-        for name, ledger in ledgers.items():
-            assert sum(share.slots for share in ledger.values()) <= 20, (
-                f"{name} is overcommitted: {ledger}"
-            )
+        ledgers = {}
+        for key, pod in pods.items():
+            annotations = pod["metadata"].get("annotations", {})
+            ledger = decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION))
+            slots = int(annotations.get(names.SLOTS_ANNOTATION, 20))
+            taken = sum(share.slots for share in ledger.values())
+            assert taken <= slots, f"{key} is overcommitted: {ledger}"
+            ledgers[key] = ledger
         for vpod in (await self.cluster.list_page(VPODS)).items:
-            key = f"{vpod['metadata']['namespace']}/{vpod['metadata']['name']}"
+            namespace = vpod["metadata"]["namespace"]
+            name = f"{namespace}/{vpod['metadata']['name']}"
             for placement in vpod.get("status", {}).get("placements", []):
-                pod = pods.get(placement["podName"])
-                if pod is not None and pod["spec"].get("nodeName"):
-                    share = ledgers[placement["podName"]].get(key, Share(0))
+                key = vpod["spec"]["poolRef"].get("namespace", namespace), placement["podName"]
+                if key in pods and pods[key]["spec"].get("nodeName"):
+                    share = ledgers[key].get(name, Share(0))
                     assert share.vreplicas >= placement["vreplicas"], (
-                        f"{key} is not covered on {placement['podName']}"
+                        f"{name} is not covered on {key}"
                     )
 
     # -- parts of the service, with caches that this test fills ------------------------------------
@@ -573,19 +618,17 @@ class World:
         return Service(self.api, config, now=wall, rng=random.Random(seed), serve=serve)
 
     @asynccontextmanager
-    async def serving(self, **options) -> AsyncIterator[Service]:
-        """The whole service, synced and at work, stopped as by SIGTERM at the end."""
+    async def serving(self, *, checked: bool = True, **options) -> AsyncIterator[Service]:
+        """The whole service, synced and at work, stopped as by SIGTERM at the end. Then ``check``:
+        ``checked`` is False where a test itself sees to it that I1 or I2 does not hold.
+        """
         service = self.service(**options)
-        task = asyncio.create_task(service.run())
-        try:
+        async with at_work(service.run()):
             async with asyncio.timeout(5):
                 await service.informers.wait_synced()
             yield service
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
+        if checked:
+            await self.check()
 
     @asynccontextmanager
     async def adapters(self, service: Service, *, slots: int = 20) -> AsyncIterator[None]:
@@ -607,12 +650,8 @@ class World:
                         await schedule(service, pod, ["node-0", "node-1", "node-2"])
                 await asyncio.sleep(0.05)
 
-        task = asyncio.create_task(work())
-        try:
+        async with at_work(work()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
 
 async def a_world(*ordinals: int, **pool) -> World:
@@ -640,6 +679,16 @@ _CONTAINER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
 
 def _custom(kind: str, name: str, spec: Obj) -> Obj:
     return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _conditions(status: Obj) -> dict[str, Obj]:
+    return {condition["type"]: condition for condition in status.get("conditions", [])}
+
+
+def _said(conditions: Mapping[str, Obj], kind: str) -> tuple[str, str]:
+    """(status, reason); empty texts if there is no such condition."""
+    condition = conditions.get(kind, {})
+    return condition.get("status", ""), condition.get("reason", "")
 
 
 def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:

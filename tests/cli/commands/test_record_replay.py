@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from extender.cli.main import main
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -50,8 +50,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _record(path: Path) -> None:
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service:
         recording = asyncio.create_task(
             record_command("--server", service.server.url, "-o", path, "--for", "6s", "--keep", "1")

@@ -15,7 +15,7 @@ from extender.kube.serving.listener import Listener
 from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, in_steps
 from tests.service.http.test_overload import Raw
 from tests.service.http.test_server import NODES, Serving, serving
-from tests.support.service import World, filter_args, until
+from tests.support.service import World, a_world, filter_args, until
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,7 @@ READERS = 20
 
 
 async def test_readers_of_the_state_do_not_delay_a_filter():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     for number in range(VPODS):
         await world.vpod(f"v{number}", 1)
     body = filter_args(await world.pod_object(0), NODES)

@@ -117,10 +117,7 @@ async def a_cordoned_node(world: World, _pod: Obj) -> Args:
 
 
 async def a_node_without_slots(world: World, _pod: Obj) -> Args:
-    allocatable = {"status": {"allocatable": {names.SLOTS_RESOURCE: "5"}}}
-    await world.cluster.patch(
-        NODES, "", "node-1", allocatable, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(NODES, "", "node-1", allocatable={names.SLOTS_RESOURCE: "5"})
     return {}
 
 

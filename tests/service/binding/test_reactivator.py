@@ -195,14 +195,7 @@ async def a_pod_without_room(world: World) -> None:
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
     await world.pod(0)
-    await world.cluster.patch(
-        PODS,
-        NS,
-        "dispatcher-0",
-        {"status": {"conditions": [condition]}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    await world.patch_status(PODS, NS, "dispatcher-0", conditions=[condition])
 
 
 async def test_a_pod_that_kube_schedulers_own_plugins_refuse_is_not_patched():

@@ -13,7 +13,7 @@ from extender.service.app import Service
 from extender.service.http import decision_log, recording_buffer
 from extender.whatif.recording.entries import Decided, Entry, Header, Line, Put, Reserve, Synced
 from extender.whatif.recording.lines import line_from
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 
 class Client:
@@ -43,8 +43,7 @@ class Client:
 
 @asynccontextmanager
 async def a_client() -> AsyncIterator[Client]:
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service, aiohttp.ClientSession() as session:
         yield Client(world, service, session)
 

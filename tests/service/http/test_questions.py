@@ -22,7 +22,7 @@ from extender.service.placing.decision_history import DecisionHistory
 from extender.whatif import explanation
 from tests.support.adapters import adapters, served
 from tests.support.builders import NS, POOL
-from tests.support.service import World, filter_args, until
+from tests.support.service import World, a_world, filter_args, until
 
 
 class Asking:
@@ -57,8 +57,7 @@ async def asking(world: World, **options) -> AsyncIterator[Asking]:
 
 
 async def test_a_placed_vpod_is_explained_with_who_placed_it_and_why():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 6)
     async with asking(world) as it:
         answer = await it.settled("a", 0)
@@ -74,8 +73,7 @@ async def test_a_placed_vpod_is_explained_with_who_placed_it_and_why():
 
 
 async def test_a_change_of_the_spec_is_a_second_decision_with_its_reason():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 3)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -107,8 +105,7 @@ async def test_what_waits_says_what_would_place_it():
 
 
 async def test_a_pod_is_explained():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 6)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -132,8 +129,7 @@ async def test_a_pod_is_explained():
     ],
 )
 async def test_a_wrong_question_is_told_what_is_wrong(what, status, said):
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 1)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -143,8 +139,7 @@ async def test_a_wrong_question_is_told_what_is_wrong(what, status, said):
 
 
 async def test_a_plan_tells_what_a_drain_moves():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 6)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -182,8 +177,7 @@ async def test_a_plan_tells_what_a_drain_moves():
     ],
 )
 async def test_a_wrong_plan_names_the_field(document, status, said):
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with asking(world) as it:
         got, answer = await it.plan(document)
         assert (got, said in answer["error"]) == (status, True), answer
@@ -209,8 +203,7 @@ async def test_a_plan_must_be_json_and_not_too_large():
 
 
 async def test_what_a_hand_over_waits_for_is_said():
-    world = await World.create(replicas=2, minPods=2, handoff={"mode": "Overlap"})
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, minPods=2, handoff={"mode": "Overlap"})
     await world.vpod("a", 4)
     async with asking(world) as it, adapters(world, 0, 1) as known:
         await until(served(known, "tenant/a", {0: 2, 1: 2}))
@@ -226,8 +219,7 @@ async def test_what_a_hand_over_waits_for_is_said():
 
 
 async def test_where_nobody_leads_that_is_said():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 1)
     await world.sync()
     asked = Questions(
@@ -262,8 +254,7 @@ class Held:
         return explanation.explain_vpod(state, key, history=history, expired=expired)
 
     async def questions(self) -> Questions:
-        world = await World.create()
-        await world.pods(0)
+        world = await a_world(0)
         await world.vpod("a", 1)
         await world.sync()
         return Questions(

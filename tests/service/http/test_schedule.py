@@ -365,10 +365,7 @@ async def test_the_watch_of_a_source_whose_status_is_the_callers_shows_what_it_p
         await until(lambda: held(world, key), 6, timeout_s=5)
         reply = await caller.ask(6, name="g", kind=GROUPS.kind, group=GROUPS.group)
         assert sum(reply.placed.values()) == 6
-        published = {"status": {"placements": reply.body["placements"]}}
-        await world.cluster.patch(
-            GROUPS, TENANT, "g", published, patch_type=PatchType.MERGE, subresource="status"
-        )
+        await world.patch_status(GROUPS, TENANT, "g", placements=reply.body["placements"])
 
         async def seen() -> bool:
             vpod = caller.service.caches.vpods.get(key)
@@ -401,10 +398,7 @@ async def test_what_a_lagging_controller_repeats_of_a_watched_object_goes_once_i
     mine: dict[str, Any] = {"name": "g", "kind": GROUPS.kind, "group": GROUPS.group}
 
     async def publish(caller: Caller, reply: Reply) -> None:
-        status = {"status": {"placements": reply.body["placements"]}}
-        await world.cluster.patch(
-            GROUPS, TENANT, "g", status, patch_type=PatchType.MERGE, subresource="status"
-        )
+        await world.patch_status(GROUPS, TENANT, "g", placements=reply.body["placements"])
 
         async def seen() -> bool:
             vpod = caller.service.caches.vpods.get(key)

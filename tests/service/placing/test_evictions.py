@@ -43,7 +43,6 @@ async def test_an_eviction_that_is_tried_again_ends_by_itself_and_leaves_no_gap(
         assert await is_gone(world, 0)
     assert known.gaps == []
     assert await moved(world) == ("Evicted", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
-    await world.check()
 
 
 async def test_an_adapter_is_told_that_it_is_evicted():
@@ -137,10 +136,7 @@ async def test_descheduling_waits_like_any_other_eviction():
     )
     await with_webhook(world)
     await world.pods(0, 1)
-    seen = {"status": {"observedGeneration": 1, "replicas": 2}}
-    await world.cluster.patch(
-        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(STATEFULSETS, NS, "dispatcher", observedGeneration=1, replicas=2)
     async with world.serving() as service, adapters(world, 0, 1, delay_s={1: 3.0}) as known:
         await world.vpod("a", 4)
         await until(served(known, KEY, {0: 2, 1: 2}))
@@ -158,19 +154,16 @@ async def test_descheduling_waits_like_any_other_eviction():
 
 async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has():
     """Two of three pods stand on the node, and maxUnavailable lets one go at a time."""
-    world = await World.create(
+    world = await a_world(
+        2,
         replicas=3,
         minPods=3,
         handoff={"mode": "Overlap"},
         descheduling={"reasons": ["NodeMaintenance"]},
     )
-    await world.pods(2)
     for ordinal in (0, 1):
         await world.pod(ordinal, {}, node="node-0")
-    seen = {"status": {"observedGeneration": 1, "replicas": 3}}
-    await world.cluster.patch(
-        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(STATEFULSETS, NS, "dispatcher", observedGeneration=1, replicas=3)
     async with world.serving(), adapters(world, 0, 1, 2, delay_s={0: 2.0, 1: 2.0}) as known:
         await world.vpod("a", 6)
         await until(served(known, KEY, {0: 2, 1: 2, 2: 2}))
@@ -200,7 +193,6 @@ async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has(
             await until(lambda: is_gone(world, 1 - first))
     assert known.gaps == []
     assert len(await world.events("Descheduled")) == 2
-    await world.check()
 
 
 async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_it():
@@ -213,7 +205,6 @@ async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_i
         await asyncio.sleep(61)
         assert await world.annotation(0, EVICTING_ANNOTATION) is None
         assert await world.published("a") == {0: 2, 1: 2}
-    await world.check()
 
 
 async def test_a_pool_without_the_mode_ignores_the_annotation():
@@ -227,7 +218,6 @@ async def test_a_pool_without_the_mode_ignores_the_annotation():
         await world.annotate(0, **{EVICTING_ANNOTATION: mark})
         await asyncio.sleep(30)
         assert await world.published("a") == {0: 2, 1: 2}
-    await world.check()
 
 
 async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_eviction():
@@ -270,4 +260,3 @@ async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselv
         assert "waits for its turn" in refusals[0]
         assert len(refusals) > 4
     assert known.gaps == []
-    await world.check()

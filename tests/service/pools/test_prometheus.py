@@ -29,7 +29,7 @@ from extender.service.pools.prometheus import (
 )
 from tests.service.authority import Authority
 from tests.support.builders import POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, a_world, until
 
 SECRET = "s3cret-token"
 
@@ -419,8 +419,7 @@ def test_values_that_make_no_sense_are_left_to_the_rules_for_reports(text):
 
 async def test_from_the_answer_of_a_real_server_to_the_reports():
     load = {"metric": "requests", "target": 1.2}
-    world = await World.create(loadSource="a", rebalance={"load": load})
-    await world.pods(0)
+    world = await a_world(0, loadSource="a", rebalance={"load": load})
     await world.edit_ledger(0, {f"{TENANT}/a": 2})
     await world.vpod("a", 2, {0: 2})
     await world.sync()

@@ -11,7 +11,7 @@ from extender.model import names
 from extender.model.errors import LedgerUnreadable
 from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -39,7 +39,6 @@ async def test_a_pod_that_slipped_past_the_webhook_gets_its_annotations_and_is_t
         (event,) = await world.events("WebhookBypassed")
         assert event["regarding"]["name"] == "dispatcher-0"
         assert 'repairs_total{kind="WebhookBypassed"} 1.0' in service.metrics.render().decode()
-    await world.check()
 
 
 @pytest.mark.parametrize(
@@ -84,8 +83,7 @@ async def test_a_status_that_a_ledger_does_not_cover_is_covered():
 
 
 async def test_a_reservation_that_no_write_confirmed_expires():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("b", 0)
     async with world.serving() as service:
         await asyncio.sleep(1)
@@ -145,8 +143,7 @@ async def notes(world: World, reason: str) -> list[str]:
     "key", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION]
 )
 async def test_each_value_of_a_drain_mark_that_is_no_bool_is_told_once(key: str):
-    world = await World.create(nodes=3)
-    await world.pods(0)
+    world = await a_world(0, nodes=3)
     async with world.serving():
         for value in ("yes", "on", "", "true", "yes", None):
             await world.annotate(0, **{key: value})
@@ -175,8 +172,7 @@ async def test_a_drain_mark_that_is_no_bool_and_stands_there_before_is_told_by_e
 
 
 async def test_a_drain_mark_that_is_no_bool_is_told_once_and_drains_nothing():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     await world.vpod("a", 4)
     async with world.serving():
         await asyncio.sleep(5)

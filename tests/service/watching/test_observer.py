@@ -12,12 +12,11 @@ from extender.kube.api import Forbidden, NotFound, OutcomeUnknown
 from extender.lab.apiserver.cluster import Cluster
 from extender.service.watching.observer import NotReadable, watched
 from extender.whatif.recording.entries import Entry, Header, Put
-from tests.support.service import World, until, wall
+from tests.support.service import a_world, until, wall
 
 
 async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     path = tmp_path / "r.jsonl"
     async with watched(world.cluster) as caches:
         recorder = Recorder(ClusterSource(caches, now=lambda: 5.0), RecordingFile(path))
@@ -41,8 +40,7 @@ async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
 
 
 async def test_progress_tells_how_many_objects_are_there():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     seen: list[int] = []
     async with watched(world.cluster, progress=seen.append):
         pass

@@ -34,6 +34,13 @@ KAFKA = Resource("sources.knative.dev", "v1beta1", "kafkasources", "KafkaSource"
 GROUP_KEY = "consumergroup.internal.kafka.eventing.knative.dev"
 KEY = f"{TENANT}/g@{GROUP_KEY}"
 PRESET = {"preset": "knative-consumergroup"}
+PLACE = {
+    "group": GROUPS.group,
+    "version": "v1alpha1",
+    "resource": GROUPS.plural,
+    "kind": GROUPS.kind,
+}
+"""What the preset names, as a pool says it by itself."""
 
 
 async def define(world: World, *names: str) -> None:
@@ -63,9 +70,7 @@ async def group(world: World, name: str = "g", replicas: int | None = 3, **more)
 
 
 async def set_status(world: World, name: str = "g", **status) -> None:
-    await world.cluster.patch(
-        GROUPS, TENANT, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(GROUPS, TENANT, name, **status)
 
 
 async def want(world: World, replicas: int, name: str = "g") -> None:
@@ -86,22 +91,11 @@ async def placed_is(world: World, count: int, name: str = "g") -> None:
     await until(lambda: placed(world, name), count, timeout_s=30)
 
 
-async def condition(world: World, kind: str, pool: str = "dispatcher") -> tuple[str, str, str]:
-    stored = await world.cluster.get(ADAPTERPOOLS, NS, pool)
-    for item in stored.get("status", {}).get("conditions", []):
-        if item["type"] == kind:
-            return item["status"], item["reason"], item["message"]
-    return "", "", ""
-
-
 async def condition_is(
     world: World, kind: str, status: str, reason: str, pool: str = "dispatcher"
 ) -> str:
-    async def look() -> bool:
-        return (await condition(world, kind, pool))[:2] == (status, reason)
-
-    await until(look, timeout_s=60)
-    return (await condition(world, kind, pool))[2]
+    await until(lambda: world.pool_condition(kind, pool), (status, reason), timeout_s=60)
+    return await world.pool_message(kind, pool)
 
 
 async def keys(world: World) -> set[str]:
@@ -168,10 +162,7 @@ async def test_a_kafka_source_has_its_count_written_and_its_limit_respected():
         "spec": {"consumers": 9},
     }
     await world.cluster.create(KAFKA, TENANT, obj)
-    limit = {"status": {"maxAllowedVReplicas": 5}}
-    await world.cluster.patch(
-        KAFKA, TENANT, "k", limit, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(KAFKA, TENANT, "k", maxAllowedVReplicas=5)
     async with world.serving():
 
         async def counted() -> bool:
@@ -279,7 +270,7 @@ async def test_a_pool_that_ceases_to_declare_a_kind_keeps_what_its_objects_publi
         await until(lambda: service.caches.vpods.get(KEY) is None, timeout_s=10)
         await asyncio.sleep(130)
         assert await world.ledger(0) == {KEY: 3}
-        assert (await condition(world, "SourceUnavailable"))[0] == "False"
+        assert (await world.pool_condition("SourceUnavailable"))[0] == "False"
         watches = world.api.count("watch", "consumergroups")
         await asyncio.sleep(700)
         assert world.api.count("watch", "consumergroups") == watches
@@ -308,7 +299,7 @@ async def test_of_two_pools_the_first_by_key_gets_and_keeps_an_object_and_the_ot
         await placed_is(world, 3)
         message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "later")
         assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
-        assert (await condition(world, "SourceConflict"))[:2] == ("False", "NoConflict")
+        assert await world.pool_condition("SourceConflict") == ("False", "NoConflict")
         await another_pool(world, "a-first", sources=[PRESET])
         message = await condition_is(
             world, "SourceConflict", "True", "TakenByAnotherPool", "a-first"
@@ -343,7 +334,7 @@ async def test_a_pool_that_comes_first_later_does_not_say_in_which_version_a_kin
     await world.pods(0)
     await group(world, replicas=3)
     paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
-    place = {"group": GROUPS.group, "version": "v2", "resource": GROUPS.plural, "kind": GROUPS.kind}
+    place = {**PLACE, "version": "v2"}
     async with world.serving():
         await placed_is(world, 3)
         await another_pool(world, "a-first", sources=[{**place, "paths": paths}])
@@ -408,18 +399,12 @@ async def test_an_object_whose_labels_no_pool_selects_now_keeps_its_place_until_
 
 
 async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
-    place = {
-        "group": GROUPS.group,
-        "version": "v1alpha1",
-        "resource": GROUPS.plural,
-        "kind": GROUPS.kind,
-    }
     first = {"vreplicas": "spec.replicas", "placements": "status.placements"}
     second = {"vreplicas": "spec.n", "placements": "status.where", "podName": "pod", "count": "n"}
     world = await a_world(
         sources=[
-            {**place, "paths": first, "labelSelector": {"matchLabels": {"form": "first"}}},
-            {**place, "paths": second},
+            {**PLACE, "paths": first, "labelSelector": {"matchLabels": {"form": "first"}}},
+            {**PLACE, "paths": second},
         ]
     )
     await world.pods(0)
@@ -488,21 +473,15 @@ async def test_paths_that_change_are_read_from_the_next_list_on():
     await define(world)
     await world.pods(0, 1)
     await group(world, replicas=2)
-    place = {
-        "group": GROUPS.group,
-        "version": "v1alpha1",
-        "resource": GROUPS.plural,
-        "kind": GROUPS.kind,
-    }
     paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
-    await patch_pool(world, {"sources": [{**place, "paths": paths}]})
+    await patch_pool(world, {"sources": [{**PLACE, "paths": paths}]})
     async with world.serving():
         await placed_is(world, 2)
         await world.cluster.patch(
             GROUPS, TENANT, "g", {"spec": {"other": 5, "weight": 2}}, patch_type=PatchType.MERGE
         )
         paths = {**paths, "vreplicas": "spec.other", "slotsPerVReplica": "spec.weight"}
-        await patch_pool(world, {"sources": [{**place, "paths": paths}]})
+        await patch_pool(world, {"sources": [{**PLACE, "paths": paths}]})
         await placed_is(world, 5)
         await asyncio.sleep(30)
         ledgers = [
@@ -556,7 +535,7 @@ async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_by_t
         assert [pool["status"][name] for name in counts] == [0, 3, 1], (
             "its pod has not been Ready yet"
         )
-        assert (await condition(world, "Available"))[:2] == ("False", "PodNotReady")
+        assert await world.pool_condition("Available") == ("False", "PodNotReady")
         text = service.metrics.render().decode()
         assert f'pool_unserved_vreplicas{{pool="{POOL}"}} 3.0' in text
         status = await status_of(world)

@@ -7,12 +7,11 @@ import logging
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model import names
 from extender.service.watching.own_writes import OwnWrites
 from extender.telemetry.metrics import Metrics
-from tests.support.builders import NS, POOL
-from tests.support.service import World, lost, until
+from tests.support.builders import POOL
+from tests.support.service import World, a_world, lost, until
 
 pytestmark = pytest.mark.looptime
 
@@ -73,7 +72,6 @@ async def test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right(
         assert event["note"].isprintable()
         assert told(service.metrics, "ForeignWrite")
     assert "ForeignWrite" in caplog.text
-    await world.check()
 
 
 async def test_a_ledger_that_is_taken_away_is_told_as_that_where_the_webhook_had_stamped_the_pod():
@@ -107,7 +105,6 @@ async def test_slots_that_are_not_what_the_pod_requests_are_written_again(forged
         assert "the pod requests 20" in event["note"]
         assert told(service.metrics, "SlotsMismatch")
         await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
-    await world.check()
 
 
 async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation():
@@ -138,13 +135,7 @@ async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
     )
     async with world.serving():
         for slots in (10, 30, 20):
-            await world.cluster.patch(
-                ADAPTERPOOLS,
-                NS,
-                "dispatcher",
-                {"spec": {"slotsPerPod": slots}},
-                patch_type=PatchType.MERGE,
-            )
+            await world.patch_pool(slotsPerPod=slots)
             await asyncio.sleep(65)
         assert not await world.events("SlotsMismatch")
 
@@ -178,8 +169,7 @@ async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(
 
 
 async def test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     async with world.serving() as service:
         await asyncio.sleep(1)
         for index in range(6):
@@ -192,7 +182,6 @@ async def test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers():
         for reason in ("ForeignWrite", "LedgerDiffers"):
             assert not await world.events(reason), reason
         assert 'repairs_total{kind="ForeignWrite"} 0.0' in service.metrics.render().decode()
-    await world.check()
 
 
 async def test_pods_that_are_bound_with_their_ledgers_alarm_nobody():

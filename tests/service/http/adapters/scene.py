@@ -16,7 +16,7 @@ from tests.e2e.processes import free_port
 from tests.service.authority import Authority, client_context
 from tests.service.http.reviewing import Reviewing
 from tests.support.builders import NS
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 ACCOUNT = f"system:serviceaccount:{NS}:dispatcher"
 """That all adapter pods share."""
@@ -123,8 +123,7 @@ async def adapters(
 async def world_of(*ordinals: int, vreplicas: int = 4, **pool: Any) -> World:
     """What ``adapters`` is about, with no service yet."""
     pool = {"handoff": {}, "minPods": len(ordinals), "rescheduleAfterSeconds": None, **pool}
-    world = await World.create(replicas=len(ordinals), **pool)
-    await world.pods(*ordinals)
+    world = await a_world(*ordinals, replicas=len(ordinals), **pool)
     await world.vpod("a", vreplicas)
     api = world.api = Reviewing(world.cluster)
     api.users = {"router": f"system:serviceaccount:{ROUTER.replace('/', ':')}"}

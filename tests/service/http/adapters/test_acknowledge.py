@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, ApiError, Conflict, Forbidden, NotFound, PatchType
+from extender.kube.api import ApiError, Conflict, Forbidden, NotFound
 from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import acknowledge
 from extender.service.pools.acknowledgements import AcknowledgementWriter
@@ -122,9 +122,7 @@ async def test_a_pool_without_handoff_takes_none(tmp_path: Path):
     async with adapters(tmp_path, 0) as it:
         await told(it, 0)
         before = await it.assignment(0)
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": None}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff=None)
 
         await until(lambda: it.assignment(0), {}, timeout_s=5)
         body = {"uid": before["uid"], "generation": 1, "serving": []}
@@ -302,10 +300,7 @@ async def said_once(folder: Path, mode: str = "Exclusive") -> AsyncIterator[Adap
     """
     async with adapters(folder, 0, handoff={"mode": "Overlap"}) as it:
         await told(it, 0)
-        spec = {"spec": {"handoff": {"mode": mode}}}
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={"mode": mode})
 
         async def is_told() -> bool:
             return ("leaseSeconds" in await it.assignment(0)) is (mode == "Exclusive")

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from extender.config.model import AdaptersConfig, Config
-from extender.kube.api import ADAPTERPOOLS, PODS, VPODS, ApiError, PatchType
+from extender.kube.api import PODS, VPODS, ApiError
 from extender.model.names import ASSIGNMENT_ANNOTATION, POOL_LABEL
 from tests.service.http.adapters.scene import ACCOUNT, VPOD, adapters, beside, token, user_of
 from tests.support.builders import NS
@@ -238,9 +238,7 @@ async def test_its_certificates_end_is_a_metric_and_the_reviews_are_counted(tmp_
 async def test_a_pool_that_gets_handoff_is_told_without_a_restart(tmp_path: Path):
     async with adapters(tmp_path, 0, handoff=None) as it:
         assert (await it.get("/v1/assignment", token(0)))[0] == 404
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": {}}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={})
         await it.told(0, 4)
         await asyncio.sleep(0.05)
         assert (await it.get("/v1/assignment", token(0)))[0] == 200

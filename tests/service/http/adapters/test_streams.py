@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from extender.config.model import AdaptersConfig, Config
-from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.kube.api import VPODS, PatchType
 from extender.model.names import ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import streams
 from extender.service.http.adapters.assignments import OF_POD_MAX
@@ -105,9 +105,7 @@ async def test_an_adapter_that_comes_before_its_assignment_gets_it_once_it_is_wr
     async with adapters(tmp_path, 0, handoff=None) as it:
         await until(it.world.published, {0: 4}, timeout_s=5)
         pause = it.api.pause("patch", "pods")
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": {}}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={})
         await pause.reached.wait()
         async with watching(it, ASSIGNMENT, token(0)) as lines:
             assert await lines.reply.content.readline() == b"\n"
@@ -265,13 +263,7 @@ async def test_a_stream_ends_if_the_pool_loses_its_handoff(tmp_path: Path):
         await it.told(0, 4)
         async with watching(it, ASSIGNMENT, token(0)) as lines:
             await lines.next()
-            await it.world.cluster.patch(
-                ADAPTERPOOLS,
-                NS,
-                "dispatcher",
-                {"spec": {"handoff": None}},
-                patch_type=PatchType.MERGE,
-            )
+            await it.world.patch_pool(handoff=None)
             await lines.end()
 
 

@@ -14,7 +14,7 @@ from extender.service.http.page import stream
 from extender.service.http.page.facts import News
 from extender.service.http.page.stream import Feed, Listener, encode_event
 from tests.support.builders import POOL
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 from tests.ui.scene import Cluster, a_page, served
 
 
@@ -220,8 +220,7 @@ async def test_a_service_that_stops_ends_its_streams_at_once():
 
 
 async def test_the_service_streams_what_it_places():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service, streaming(service.server.url) as reply:
         name, told = await next_event(reply)
         assert (name, told["service"][""]["problems"]) == ("snapshot", [])  # type: ignore[index]
