@@ -354,7 +354,7 @@ async def test_a_setting_that_the_pool_has_otherwise_is_logged_once_and_the_rest
 
 async def test_the_pool_of_another_stateful_set_is_refused():
     world, client = await a_pool(0), VPodClient()
-    fields = {"stateful_set_name": "other", "pool": "dispatcher"}
+    fields: dict[str, Any] = {"stateful_set_name": "other", "pool": "dispatcher"}
     async with a_scheduler(world, client, **fields) as scheduler:
         with pytest.raises(ConfigMismatch, match=r"Config.stateful_set_name is other"):
             await scheduler.resync()
