@@ -10,7 +10,6 @@ from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind, with_
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
-ABSENT = object()
 PLUGINS = sorted(BUILT_IN_PLUGINS)
 texts = st.sampled_from(["", "a", "127.0.0.1", "0.0.0.0", "localhost", "ü", "kube-scheduler"])
 junk = st.sampled_from(

@@ -390,14 +390,13 @@ def _loop(case: Case) -> str | None:
             scaleDownPeriodSeconds=case["refresh_period_seconds"],
         )
 
-        async def is_so() -> bool:
-            return bool(await cluster.replicas() == expected["replicas"])
-
         async with asyncio.timeout(
             expected["within_seconds"] + expected["stops_within_seconds_of_cancel"]
         ):
             async with cluster.serving():
-                await until(is_so, timeout_s=expected["within_seconds"])
+                await until(
+                    cluster.replicas, expected["replicas"], timeout_s=expected["within_seconds"]
+                )
 
     loop = looptime.new_event_loop()
     try:

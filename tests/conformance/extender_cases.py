@@ -63,7 +63,7 @@ async def _schedule_pod(case: Case) -> Outcome:
     expected = case["expected"]
     select_host = at_random(random.Random(case["id"]))
     algorithm = SchedulingAlgorithm(fake_extenders(case), a_queue(), select_host)
-    profile = Profile("default-scheduler", fake_filters(case), fake_scores(case))
+    profile = Profile(fake_filters(case), fake_scores(case))
     snapshot = a_snapshot([a_node(name) for name in case["nodes"]])
     pod = a_pod("test-filter")
     try:
@@ -213,7 +213,7 @@ async def _bind(case: Case) -> Outcome:
 
 async def _prioritize(case: Case) -> Outcome:
     nodes = [a_node(name, {"cpu": "1", "memory": "1Gi"}) for name in case["nodes"]]
-    profile = Profile("default-scheduler", [], fake_scores(case))
+    profile = Profile([], fake_scores(case))
     scores = await prioritize_nodes(
         fake_extenders(case), profile, CycleState(), a_pod(), nodes, a_snapshot(nodes)
     )
@@ -266,7 +266,7 @@ async def _preempt(case: Case) -> Outcome:
     nodes = [a_node(name, case["node_capacity"]) for name in case["nodes"]]
     snapshot = a_snapshot(nodes, [_sized(raw) for raw in case["pods"]])
     preemptor = Preemptor(fake_extenders(case), a_queue(), Listers(), random.Random(case["id"]))
-    profile = Profile("default-scheduler", [NodeResourcesFit()], [])
+    profile = Profile([NodeResourcesFit()], [])
     statuses = NodeStatuses({name: Status(Code.UNSCHEDULABLE) for name in case["nodes"]})
     found = await preemptor.preempt(profile, CycleState(), _sized(case["pod"]), statuses, snapshot)
     expected = case["expected"]

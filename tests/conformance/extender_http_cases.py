@@ -216,7 +216,7 @@ async def _http_prioritize(case: Case, extender: HTTPExtender, base: str) -> str
     listed = (
         None if priorities is None else [{"Host": p.host, "Score": p.score} for p in priorities]
     )
-    profile = Profile("default-scheduler", [], [])
+    profile = Profile([], [])
     scores = await prioritize_nodes(
         [extender], profile, CycleState(), pod, nodes, a_snapshot(nodes)
     )

@@ -197,9 +197,7 @@ async def _placed(
     algorithm = SchedulingAlgorithm(extenders, a_queue(), select_host)
     snapshot = a_snapshot([a_node(name, {"pods": "32"}) for name in case["nodes"]])
     try:
-        result = await algorithm.schedule_pod(
-            Profile("default-scheduler", [], []), CycleState(), pod, snapshot
-        )
+        result = await algorithm.schedule_pod(Profile([], []), CycleState(), pod, snapshot)
         await extenders_binding(extenders, pod, result.node)
     except (FitError, SchedulingError, ExtenderError):
         return None

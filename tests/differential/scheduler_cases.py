@@ -6,6 +6,10 @@ and the pods that wait. Few label keys and few values are drawn, so that selecto
 nodes often; nodes are small, so that resources run out. Everything that is drawn is valid for
 kube-apiserver: an object that it refuses ends the run. Namespaces are the same for all cases
 (``NAMESPACE_LABELS``): deleting them needs controllers.
+
+What the embedded scheduler does not look at is not drawn: ResourceClaims, declared node features
+and pod groups, ReplicationControllers as owners from which default spreading comes, and pods that
+are being resized in place.
 """
 
 import random

@@ -1,6 +1,4 @@
-"""Two verdicts beside each other, as mismatches with a kind: what a shrunk case must keep, and what
-a listed difference names.
-"""
+"""Two verdicts beside each other, as mismatches with a kind: what a shrunk case must keep."""
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass

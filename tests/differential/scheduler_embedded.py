@@ -7,7 +7,6 @@ admission are another part's.
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from extender.kube.api import NAMESPACES as NAMESPACE_KIND, Obj
 from extender.lab.scheduler.algorithm import (
@@ -28,8 +27,6 @@ from extender.lab.scheduler.select_host import at_random
 from extender.lab.scheduler.types import NodeInfo, PodInfo, pod_info
 from tests.differential.scheduler_cases import NAMESPACE_LABELS, SchedulerCase, pod_key
 from tests.differential.scheduler_real import SEEN, Scores, Verdict
-
-_SCHEDULER: Final = "default-scheduler"
 
 
 class RefusingExtender:
@@ -78,7 +75,7 @@ class EmbeddedScheduler:
         self._queue = SchedulingQueue(
             clock=lambda: 0.0, initial_backoff_s=1.0, max_backoff_s=1.0, gate=lambda _: ""
         )
-        self._profile = default_profile(_SCHEDULER, self._listers, percentage_of_nodes_to_score=100)
+        self._profile = default_profile(self._listers, percentage_of_nodes_to_score=100)
         watcher = ClusterWatcher(self._cache, self._queue, self._listers, lambda _: True)
         for name, labels in NAMESPACE_LABELS.items():
             namespace = {

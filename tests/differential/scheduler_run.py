@@ -6,7 +6,7 @@ the others do not, and what each plugin gives the ones that do; all three must b
 differs is looked at a second time (informers may lag), then shrunk: objects and fields are taken
 away as long as the same kind of difference stays. A seed that fails prints a line that replays it.
 
-Exit code 0: no difference, or only those of ``scheduler_differences``.
+Exit code 0: no difference.
 """
 
 import argparse
@@ -27,7 +27,6 @@ from tests.differential.scheduler_cases import (
     unscored_pods,
 )
 from tests.differential.scheduler_compare import Mismatch, mismatches
-from tests.differential.scheduler_differences import listed
 from tests.differential.scheduler_embedded import embedded_verdicts
 from tests.differential.scheduler_real import SEEN, RealScheduler
 from tests.differential.scheduler_recordings import save
@@ -61,7 +60,6 @@ class Tally:
     scores: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     """kube-scheduler's reasons, each once for a pod."""
-    listed: Counter[str] = field(default_factory=Counter)
     failing: list[int] = field(default_factory=list)
 
     def line(self, seconds: float) -> str:
@@ -69,8 +67,7 @@ class Tally:
         return (
             f"{self.cases} clusters, {self.pods} pods ({self.scored} scored on several nodes, "
             f"{self.feasible} feasible nodes, "
-            f"{self.scores} scores) in {seconds:.0f} s: {len(self.failing)} clusters differ, "
-            f"listed {dict(self.listed)}"
+            f"{self.scores} scores) in {seconds:.0f} s: {len(self.failing)} clusters differ"
         )
 
 
@@ -83,15 +80,9 @@ def reasons_of(text: str) -> set[str]:
 async def differences(
     real: RealScheduler, case: SchedulerCase, tally: Tally | None = None
 ) -> list[Mismatch]:
-    """What differs in a case and is not listed. Pods whose claims wait are not scored there."""
+    """What differs in a case. Pods whose claims wait are not scored there."""
     stored, theirs = await real.verdicts(case)
     ours = await embedded_verdicts(stored)
-    found = []
-    for mismatch in mismatches(theirs, ours, unscored_pods(stored)):
-        if (name := listed(stored, mismatch)) is None:
-            found.append(mismatch)
-        elif tally is not None:
-            tally.listed[name] += 1
     if tally is not None:
         tally.cases += 1
         tally.pods += len(theirs)
@@ -100,7 +91,7 @@ async def differences(
             tally.scored += bool(verdict.scores)
             tally.scores += sum(map(len, verdict.scores.values()))
             tally.reasons.update(reasons_of(verdict.text))
-    return found
+    return mismatches(theirs, ours, unscored_pods(stored))
 
 
 async def record(seeds: range, path: Path) -> None:

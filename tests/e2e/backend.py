@@ -17,7 +17,6 @@ from extender.kube.api import (
     CRDS,
     NODES,
     PODS,
-    STATEFULSETS,
     Api,
     ListOptions,
     NotFound,
@@ -216,15 +215,3 @@ async def pods_ready(
         return sorted(page.items, key=lambda obj: str(obj["metadata"]["name"]))
 
     return await eventually(look, timeout_s, f"{count} pods of {namespace}/{selector} are Ready")
-
-
-async def scale(api: Api, namespace: str, name: str, replicas: int) -> None:
-    """Sets a StatefulSet's replicas as a person would, through the scale subresource."""
-    await api.patch(
-        STATEFULSETS,
-        namespace,
-        name,
-        {"spec": {"replicas": replicas}},
-        patch_type=PatchType.MERGE,
-        subresource="scale",
-    )

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from extender.kube.api import NODES, ListOptions, Obj, Resource
+from extender.kube.api import NODES, ListOptions, Obj
 from extender.model.names import ZONE_LABEL
 from tests.e2e.build import Binaries
 from tests.e2e.objects import KWOK_LABEL
@@ -20,7 +20,6 @@ from tests.e2e.real import RealBackend
 
 NODE_POOL: Final = "adapters"
 NODE_POOL_LABEL: Final = "karpenter.sh/nodepool"
-NODE_CLAIMS: Final = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
 ZONES: Final = ("zone-0", "zone-1", "zone-2")
 NODE_CPUS: Final = 4
 _CRDS: Final = "karpenter*.yaml"

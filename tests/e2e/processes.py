@@ -315,12 +315,3 @@ async def start_service(
     )
     await process.ready(Probe(f"{url}/readyz"), timeout_s)
     return process
-
-
-async def start_webhook(
-    processes: Processes, args: Sequence[str | Path], *, probe: Probe, timeout_s: float = 30.0
-) -> Process:
-    """``vreplica-webhook ARGS``, ready at ``probe``. Raises ProcessFailed."""
-    process = processes.start("webhook", [VENV_BIN / "vreplica-webhook", *args])
-    await process.ready(probe, timeout_s)
-    return process

@@ -10,7 +10,7 @@ from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
 from extender.model.names import PLACEMENTS_ANNOTATION
 from extender.service.app import Service
 from tests.support.builders import NS
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -28,8 +28,7 @@ async def wakes_up_late(service: Service) -> None:
 
 
 async def test_no_pool_status_is_written():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving() as service:
         await until(lambda: written(world, "patch", "adapterpools/status"))
         before = world.api.count("patch", "adapterpools/status")
@@ -42,8 +41,7 @@ async def test_no_pool_status_is_written():
 
 
 async def test_no_statefulset_is_scaled():
-    world = await World.create(replicas=2, scaleDownPeriodSeconds=1)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, scaleDownPeriodSeconds=1)
     async with world.serving() as service:
         await wakes_up_late(service)
         await asyncio.sleep(10)
@@ -52,9 +50,8 @@ async def test_no_statefulset_is_scaled():
 
 
 async def test_no_pod_is_repaired():
-    world = await World.create()
-    await world.pods(0)
-    async with world.serving() as service:
+    world = await a_world(0)
+    async with world.serving(checked=False) as service:
         await asyncio.sleep(2)
         await wakes_up_late(service)
         patch = {"metadata": {"annotations": {PLACEMENTS_ANNOTATION: "not JSON"}}}
@@ -65,8 +62,7 @@ async def test_no_pod_is_repaired():
 
 
 async def test_once_it_leads_again_all_of_that_is_done():
-    world = await World.create(replicas=2, scaleDownPeriodSeconds=1)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, scaleDownPeriodSeconds=1)
     async with world.serving() as service:
         await wakes_up_late(service)
         await asyncio.sleep(5)

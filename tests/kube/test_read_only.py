@@ -7,7 +7,7 @@ import pytest
 from extender.kube.api import EVENTS, NODES, PODS, VPODS, Binding, Forbidden, ListOptions, PatchType
 from extender.kube.read_only import ReadOnlyApi, WriteRefused
 from tests.support.builders import NS
-from tests.support.service import World
+from tests.support.service import World, a_world
 
 pytestmark = pytest.mark.looptime
 
@@ -47,8 +47,7 @@ async def test_a_refusal_names_the_verb_and_the_object():
 
 
 async def test_reads_are_the_real_ones():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     api = ReadOnlyApi(world.api)
     page = await api.list_page(PODS, ListOptions(namespace=NS), limit=2)
     assert [pod["metadata"]["name"] for pod in page.items] == ["dispatcher-0", "dispatcher-1"]

@@ -25,6 +25,7 @@ from extender.lab.apiserver.cluster import Cluster
 from tests.kube.fakes import WholeList
 from tests.simulation.cluster_scene import NS, WIDGETS, a_definition, a_virtual_cluster, a_widget
 from tests.support.service import FaultApi, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -88,12 +89,8 @@ async def watching(*versions: Resource, defined: bool = True) -> AsyncIterator[S
         await cluster.create(CRDS, "", a_definition())
         await cluster.create(WIDGETS, NS, a_widget("a"))
     scene = Scene(cluster, *versions)
-    task = asyncio.create_task(scene.watch.run())
-    try:
+    async with at_work(scene.watch.run()):
         yield scene
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def test_a_kind_that_is_served_is_complete_after_its_first_list():

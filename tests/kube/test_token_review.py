@@ -13,6 +13,7 @@ from extender.kube import token_review
 from extender.kube.api import ApiError, Obj, Resource, TooManyRequests
 from extender.kube.forwarding import ForwardingApi
 from extender.kube.token_review import NOBODY, TTL_S, ReviewLimits, TokenReviews, TokenUser
+from tests.support.clock import Clock
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
@@ -54,16 +55,9 @@ class Reviewer(ForwardingApi):
         return self.answer
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def reviews_by(api: Reviewer, clock: Clock | None = None, **limits: Any) -> TokenReviews:
     return TokenReviews(
-        api, audience=AUDIENCE, clock=clock or Clock(), limits=replace(LIMITS, **limits)
+        api, audience=AUDIENCE, clock=clock or Clock(100.0), limits=replace(LIMITS, **limits)
     )
 
 
@@ -126,7 +120,7 @@ async def test_who_is_not_accepted_is_bound_to_no_pod():
 
 @pytest.mark.parametrize("accepted", [True, False])
 async def test_an_answer_is_used_for_some_seconds_and_then_asked_for_again(accepted: bool):
-    api, clock = Reviewer(review_of(authenticated=accepted)), Clock()
+    api, clock = Reviewer(review_of(authenticated=accepted)), Clock(100.0)
     reviews = reviews_by(api, clock)
     user = USER if accepted else ""
     assert [await user_of(reviews, "t"), await user_of(reviews, "t")] == [user, user]
@@ -137,7 +131,7 @@ async def test_an_answer_is_used_for_some_seconds_and_then_asked_for_again(accep
 
 
 async def test_an_account_that_is_deleted_is_out_once_its_answer_is_old():
-    api, clock = Reviewer(review_of()), Clock()
+    api, clock = Reviewer(review_of()), Clock(100.0)
     reviews = reviews_by(api, clock)
     assert await user_of(reviews, "t") == USER
     api.answer = review_of(authenticated=False)
@@ -190,7 +184,7 @@ def refused(tasks: list["asyncio.Task[str]"]) -> int:
 
 
 async def test_a_flood_of_new_tokens_is_refused_and_keeps_no_known_caller_out():
-    api, clock = Reviewer(review_of()), Clock()
+    api, clock = Reviewer(review_of()), Clock(100.0)
     reviews = reviews_by(api, clock)
     assert await user_of(reviews, "known") == USER
     api.go_on.clear()
@@ -236,7 +230,7 @@ async def test_one_address_that_floods_leaves_places_to_a_new_caller_of_another(
 
 async def test_a_token_of_a_user_that_is_not_allowed_stays_as_new_as_it_was():
     stranger = "system:serviceaccount:tenant:default"
-    api, clock = Reviewer(review_of(stranger)), Clock()
+    api, clock = Reviewer(review_of(stranger)), Clock(100.0)
     reviews = reviews_by(api, clock)
     assert await user_of(reviews, "t") == stranger
     clock.now += TTL_S

@@ -15,6 +15,7 @@ from extender.kube.client import KubeApi
 from extender.kube.tokens import LIFETIME_S, RETRY_PERIOD_S, Target, Tokens, main, parser
 from tests.e2e.waiting import NotYet, eventually
 from tests.kube.apiserver import ApiServer, answer, kubeconfig, serve, status
+from tests.support.clock import Clock
 
 
 class Issuer:
@@ -32,19 +33,12 @@ class Issuer:
         return given
 
 
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def a_token(token: object = "t", lifetime: object = 3600) -> Obj:
     return {"spec": {"expirationSeconds": lifetime}, "status": {"token": token}}
 
 
 def kept(issuer: tokens.Issuer, *targets: Target) -> tuple[Tokens, Clock]:
-    clock = Clock()
+    clock = Clock(1000.0)
     return Tokens(issuer, targets, rng=random.Random(1), monotonic=clock), clock
 
 
@@ -74,10 +68,10 @@ async def test_a_token_is_renewed_at_half_of_the_life_that_it_was_granted(
     keeper, clock = kept(issuer, target)
     wait_s = await keeper.round()
     assert 0.45 * granted <= wait_s <= 0.5 * granted
-    clock.now_s += wait_s - 1
+    clock.now += wait_s - 1
     await keeper.round()
     assert (target.folder / "token").read_text() == "old"
-    clock.now_s += 1
+    clock.now += 1
     await keeper.round()
     assert (target.folder / "token").read_text() == "new"
     assert issuer.asked == [("ns", "a", LIFETIME_S)] * 2
@@ -102,11 +96,11 @@ async def test_what_is_no_token_leaves_the_old_one_and_is_asked_again_soon(
 ):
     caplog.set_level("INFO")
     keeper, clock = kept(Issuer(a_token("old"), answered, answered, a_token("new")), target)
-    clock.now_s += await keeper.round()
+    clock.now += await keeper.round()
     for _ in range(2):
         assert await keeper.round() == RETRY_PERIOD_S
         assert (target.folder / "token").read_text() == "old"
-        clock.now_s += RETRY_PERIOD_S
+        clock.now += RETRY_PERIOD_S
     await keeper.round()
     assert (target.folder / "token").read_text() == "new"
     levels = [record.levelname for record in caplog.records]
@@ -123,7 +117,7 @@ async def test_who_cannot_be_written_keeps_nobody_else_waiting(target: Target, t
 
 async def test_a_reader_never_sees_half_a_token(target: Target, monkeypatch: pytest.MonkeyPatch):
     keeper, clock = kept(Issuer(a_token("old"), a_token("new" * 1000)), target)
-    clock.now_s += await keeper.round()
+    clock.now += await keeper.round()
     seen = []
     replace = Path.replace
 
@@ -174,7 +168,7 @@ async def test_a_refusal_does_not_end_it(tmp_path: Path):
         await KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.url)) as api,
     ):
         keeper, clock = kept(api, target)
-        clock.now_s += await keeper.round()
+        clock.now += await keeper.round()
         assert not (tmp_path / "token").exists()
         await keeper.round()
     assert (tmp_path / "token").read_text() == "given"

@@ -26,8 +26,6 @@ class Mutant:
     ``caught_by``: pytest node ids, with parameters or without, of which one has to fail; and
     arguments of ``vreplica`` that begin with ``simulate``, each of which has to find something by
     itself.
-
-    ``hangs``: what it breaks may never end, which is as good as caught.
     """
 
     name: str
@@ -36,7 +34,6 @@ class Mutant:
     new: str
     why: str
     caught_by: tuple[str, ...]
-    hangs: bool = False
 
     def applied_to(self, text: str) -> str:
         """The broken text. Raises DoesNotApply."""

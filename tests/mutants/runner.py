@@ -23,9 +23,7 @@ from typing import Final
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 
 CATCHER_TIMEOUT_S: Final = 180.0
-"""Of one command on one mutant. That it does not end is no proof, but where the mutant says so
-(``hangs``).
-"""
+"""Of one command on one mutant. That it does not end is no proof."""
 BASELINE_TIMEOUT_S: Final = 600.0
 SOMETHING_FAILED: Final = 1
 """Exit code of pytest, and of ``vreplica simulate``, where something was wrong; others say that
@@ -129,7 +127,7 @@ class Copy:
                 return Verdict.SURVIVED, f"passes: {' '.join(command)}"
             if ended.returncode != SOMETHING_FAILED:
                 return Verdict.BROKEN, _last_lines(ended.stdout + ended.stderr)
-        if hung and not mutant.hangs:
+        if hung:
             return Verdict.HUNG, f"its catcher did not end within {CATCHER_TIMEOUT_S:g} s"
         return Verdict.KILLED, ""
 

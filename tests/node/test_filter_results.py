@@ -6,14 +6,7 @@ from extender.model.ledger import Share
 from extender.node import filter_results
 from extender.node.bind_ledger import BindLedger
 from extender.node.filter_results import FilterResultCache
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from extender.scheduling_api import (
     VPod,
 )
 from tests.e2e.processes import free_port
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 POOL = "knative-eventing/dispatcher"
 
@@ -40,11 +40,7 @@ def a_vpod(vreplicas: int = 4, **fields) -> CallersVPod:
 @asynccontextmanager
 async def a_service(world: World, **options) -> AsyncIterator[str]:
     async with world.serving(serve=True, **options) as service:
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         yield service.server.url
 
 
@@ -69,8 +65,7 @@ async def answering(answer: Callable[[web.Request], web.Response]) -> AsyncItera
 
 
 async def test_a_caller_is_placed_publishes_grows_and_goes():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     async with a_service(world) as url, HttpScheduler([url], pool=POOL) as scheduler:
         first = await scheduler.schedule(a_vpod(4))
         assert GetTotalVReplicas(first) == 4
@@ -92,16 +87,14 @@ async def test_the_example_of_the_page_prints_what_the_page_says(
     module: dict[str, Any] = {}
     exec(code[1].replace("asyncio.run(", "main = ("), module)
     module["main"].close()
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     async with a_service(world) as url:
         await module["reconcile"](url)
     assert capsys.readouterr().out == printed[1]
 
 
 async def test_what_has_a_place_comes_with_the_error_that_says_when_to_ask_again():
-    world = await World.create(replicas=1, maxPods=1)
-    await world.pods(0)
+    world = await a_world(0, replicas=1, maxPods=1)
     async with a_service(world) as url, HttpScheduler([url], pool=POOL) as scheduler:
         with pytest.raises(InsufficientSlots, match="5 vreplicas are not placed") as caught:
             await scheduler.schedule(a_vpod(25))
@@ -110,8 +103,7 @@ async def test_what_has_a_place_comes_with_the_error_that_says_when_to_ask_again
 
 
 async def test_of_two_replicas_the_one_that_leads_is_found_and_asked_first_from_then_on():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     asked: list[str] = []
 
     def follower(request: web.Request) -> web.Response:

@@ -33,7 +33,7 @@ from tests.support.scheduling import (
     controller,
     placed,
 )
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 KEY = f"tenant/a@{SOURCE}"
 DRAINING = {names.UNSCHEDULABLE_ANNOTATION: "true"}
@@ -48,9 +48,7 @@ async def a_placed_vpod(
 
 
 async def a_pool(*ordinals: int, **spec) -> World:
-    world = await World.create(replicas=len(ordinals), **spec)
-    await world.pods(*ordinals)
-    return world
+    return await a_world(*ordinals, replicas=len(ordinals), **spec)
 
 
 def only_one_takes_work(
@@ -135,11 +133,7 @@ async def test_a_status_that_differs_otherwise_is_enqueued_and_one_that_agrees_i
         await a_placed_vpod(client, scheduler, name="agrees")
         new = client.create("tenant", "new", 3, {})
         scheduler.Promote(enqueued.append)
-
-        async def is_enqueued() -> bool:
-            return bool(enqueued)
-
-        await until(is_enqueued, timeout_s=5)
+        await until(lambda: enqueued, timeout_s=5)
         await scheduler.resync()
     assert set(enqueued) == {new.key}
     assert client.evicted == []
@@ -360,7 +354,7 @@ async def test_a_setting_that_the_pool_has_otherwise_is_logged_once_and_the_rest
 
 async def test_the_pool_of_another_stateful_set_is_refused():
     world, client = await a_pool(0), VPodClient()
-    fields = {"stateful_set_name": "other", "pool": "dispatcher"}
+    fields: dict[str, Any] = {"stateful_set_name": "other", "pool": "dispatcher"}
     async with a_scheduler(world, client, **fields) as scheduler:
         with pytest.raises(ConfigMismatch, match=r"Config.stateful_set_name is other"):
             await scheduler.resync()
@@ -419,19 +413,16 @@ async def test_the_controller_of_the_page_places_drains_and_asks_again():
     objects = {key: {"metadata": metadata, "spec": {"replicas": 4}}}
     framework = Framework(objects, module["ConsumerGroup"])
 
-    def published(counts: dict[int, int]) -> Callable[[], Awaitable[bool]]:
-        async def is_so() -> bool:
-            return by_ordinal(framework.get(key).GetPlacements()) == counts
-
-        return is_so
+    def published() -> dict[int, int]:
+        return by_ordinal(framework.get(key).GetPlacements())
 
     world = await a_pool(0, 1, maxPods=2)
     async with a_scheduler(world, VPodClient()) as other:
         (url,) = other._http._urls
         task = asyncio.create_task(module["run"](url, framework))
-        await until(published({0: 2, 1: 2}), timeout_s=5)
+        await until(published, {0: 2, 1: 2}, timeout_s=5)
         await world.annotate(1, **DRAINING)
-        await until(published({0: 4}), timeout_s=5)
+        await until(published, {0: 4}, timeout_s=5)
         task.cancel()
         await asyncio.wait({task})
     assert framework.later == []

@@ -26,7 +26,7 @@ from extender.service.http.describe import StateQuery
 from extender.service.reloading import Watched
 from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
-from tests.support.service import FaultApi, World, schedule, until, wall
+from tests.support.service import FaultApi, World, a_world, schedule, until, wall
 from tests.support.steps import result_of
 
 
@@ -49,18 +49,13 @@ async def test_what_runs_beside_the_service_stops_it_with_its_error_when_it_dies
     assert ended.group_contains(RuntimeError, match="a defect")
 
 
-async def _is_true(value: bool) -> bool:
-    return value
-
-
 @pytest.mark.looptime
 async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_it_stops():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     await world.vpod("a", 4)
     first = world.service(elect=True, seed=1)
     running = asyncio.create_task(first.run())
-    await until(lambda: _is_true(first.leading()))
+    await until(first.leading)
     async with world.serving(elect=True, seed=2) as second:
         await asyncio.sleep(30)
         assert (first.leading(), second.leading()) == (True, False)
@@ -69,11 +64,10 @@ async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_i
         running.cancel()
         await asyncio.wait({running})
         assert await world.lease_holder() == ""
-        await until(lambda: _is_true(second.leading()), timeout_s=6)
+        await until(second.leading, timeout_s=6)
         assert await world.status() == before, "a failover moves nothing"
         await world.vpod("b", 2)
         await until(lambda: _placed(world, "b"), timeout_s=2)
-    await world.check()
 
 
 @pytest.mark.looptime
@@ -113,40 +107,37 @@ async def test_a_leader_cut_off_from_the_api_server_stops_leading_before_its_lea
     world = await World.create()
     service = world.service(elect=True)
     running = asyncio.create_task(service.run())
-    await until(lambda: _is_true(service.leading()))
+    await until(service.leading)
     world.api.fail("update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer"))
     await asyncio.sleep(15)
     assert not service.leading()
     assert not running.done(), "it goes on serving and competing"
     world.api.faults.clear()
-    await until(lambda: _is_true(service.leading()), timeout_s=60)
+    await until(service.leading, timeout_s=60)
     running.cancel()
     await asyncio.wait({running})
 
 
 @pytest.mark.looptime
 async def test_a_replica_that_leads_again_goes_on_with_everything():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving(elect=True) as service:
-        await until(lambda: _is_true(service.leading()))
+        await until(service.leading)
         pause = world.api.pause("patch", "pods")
         await world.vpod("a", 3)
         await pause.reached.wait()
         world.api.fail(
             "update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer")
         )
-        await until(lambda: _is_true(not service.leading()))
+        await until(lambda: not service.leading())
         await asyncio.sleep(5)
         world.api.faults.clear()
         await until(lambda: _placed(world, "a"), timeout_s=60)
-    await world.check()
 
 
 @pytest.mark.looptime
 async def test_events_that_are_queued_when_it_stops_are_written_first():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving():
         await world.vpod("a", 3)
         await until(lambda: _placed(world, "a"))
@@ -155,10 +146,9 @@ async def test_events_that_are_queued_when_it_stops_are_written_first():
 
 @pytest.mark.looptime
 async def test_a_replica_without_the_lease_serves_but_writes_nothing():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving(elect=True, seed=1) as leader:
-        await until(lambda: _is_true(leader.leading()))
+        await until(leader.leading)
         other = World()
         other.cluster, other.api = world.cluster, FaultApi(world.cluster)
         async with other.serving(elect=True, seed=2):

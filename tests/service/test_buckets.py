@@ -26,6 +26,7 @@ from extender.service.app import Service
 from tests.service.http.test_schedule import KEY, a_request
 from tests.support.builders import POOL
 from tests.support.service import World, lost, until, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -43,19 +44,12 @@ async def a_world(buckets: int) -> World:
 async def running(world: World, seed: int, buckets: int) -> AsyncIterator[Service]:
     config = Config(leader_election=LeaderElectionConfig(buckets=buckets))
     service = Service(world.api, config, now=wall, rng=random.Random(seed), serve=False)
-    task = asyncio.create_task(service.run())
-    try:
+    async with at_work(service.run()):
         yield service
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def leads(service: Service) -> None:
-    async def look() -> bool:
-        return service.leadership.acts(POOL)
-
-    await until(look, timeout_s=120)
+    await until(lambda: service.leadership.acts(POOL), timeout_s=120)
 
 
 async def ask(
@@ -131,7 +125,7 @@ async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_i
             await ask(second, 0, published, deleted=True)
             await asyncio.sleep(5)
             assert not second.placer.external_vpods, "all pods are bound, and none holds any of it"
-            uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+            uid = await world.uid(ordinal)
             await world.remove_pod(ordinal)
             async with world.adapters(first):
 
@@ -156,11 +150,7 @@ async def test_who_leads_again_with_nobody_in_between_remembers_what_callers_hav
         published = await ask(service, 3, {})
         for verb in ("update", "get"):
             world.api.fail(verb, "leases", before=lost(), times=12)
-
-        async def lost_it() -> bool:
-            return not service.leadership.leads(POOL)
-
-        await until(lost_it, timeout_s=60)
+        await until(lambda: not service.leadership.leads(POOL), timeout_s=60)
         await leads(service)
         assert [vpod.placements for vpod in service.placer.external_vpods] == [published]
 
@@ -220,11 +210,7 @@ async def test_a_status_that_is_refused_again_and_again_has_vpods_listed(
 
     monkeypatch.setattr(world.api, "watch", silenced)
     async with world.serving():
-
-        async def placed() -> bool:
-            return sum((await world.published()).values()) == 3
-
-        await until(placed, timeout_s=10)
+        await until(world.placed, 3, timeout_s=10)
         quiet.set()
         await world.set_vreplicas("a", 4)  # of which the watch does not tell
         drained = next(iter(await world.published()))

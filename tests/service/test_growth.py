@@ -106,7 +106,7 @@ async def replicas(world: World) -> AsyncIterator[dict[str, Service]]:
     """A leader, a standby and a shadow of the same cluster."""
     async with AsyncExitStack() as stack:
         leader = await stack.enter_async_context(world.serving(elect=True, seed=1))
-        await until(lambda: _acts(leader))
+        await until(lambda: leader.leadership.acts(POOL))
         yield {
             "leader": leader,
             "standby": await stack.enter_async_context(world.serving(elect=True, seed=2)),
@@ -245,10 +245,6 @@ def _kind(service: Service) -> ForeignKind:
     """The sink of the reflector of a foreign kind."""
     (running,) = service.informers.sources._running.values()
     return running.kind
-
-
-async def _acts(service: Service) -> bool:
-    return service.leadership.acts(POOL)
 
 
 def _node(name: str) -> Obj:

@@ -86,12 +86,8 @@ async def test_growth_that_does_not_fit_waits_without_a_move():
         await world.vpod("a", 3)
         await published(world, {2: 3})
         await world.set_vreplicas("a", 7)
-        await until(lambda: is_waiting(world))
+        await until(world.condition, ("False", "InsufficientSlots"))
         await world.check()
         assert await world.published() == {2: 3}
         await world.set_vreplicas("b", 5)
         await published(world, {1: 5, 2: 2})
-
-
-async def is_waiting(world: World) -> bool:
-    return await world.condition() == ("False", "InsufficientSlots")

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS
+from extender.kube.api import NAMESPACES, VPODS
 from tests.service.http.test_gauges import scraped
-from tests.support.builders import NS
 from tests.support.service import World, until
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
@@ -42,12 +41,6 @@ async def condition(world: World, name: str) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-async def pool_condition(world: World, kind: str) -> tuple[str, str, str]:
-    stored = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
-    (found,) = [c for c in stored.get("status", {}).get("conditions", []) if c["type"] == kind]
-    return found["status"], found["reason"], found["message"]
-
-
 async def placed(world: World) -> int:
     return sum(
         (v.get("status") or {}).get("scheduledVReplicas", 0)
@@ -66,7 +59,7 @@ async def test_another_tenant_is_placed_at_once_and_the_pool_grows_until_all_lon
         await asyncio.sleep(1)
         await world.vpod("a", 1)
         await until(lambda: _is(world, "a", ("True", "AllPlaced")), timeout_s=2)
-        await until(lambda: _all(world, SHARE + 21), timeout_s=30)
+        await until(lambda: placed(world), SHARE + 21, timeout_s=30)
         assert await world.replicas() == 2, "as many as have bytes for all"
         await asyncio.sleep(20)
         assert await world.replicas() == 2, "and no pod is closed that the bytes need"
@@ -89,7 +82,7 @@ async def test_where_it_may_not_grow_condition_event_metric_and_pool_say_why():
     world = await a_world(SHARE, maxPods=1)
     waiting = [long_name(SHARE + number) for number in range(3)]
     async with world.serving() as service, world.adapters(service, slots=SLOTS):
-        await until(lambda: _all(world, SHARE), timeout_s=10)
+        await until(lambda: placed(world), SHARE, timeout_s=10)
         for name in waiting:
             await world.vpod(name, 1, namespace=GREEDY)
         await world.vpod("a", 3)
@@ -107,8 +100,8 @@ async def test_where_it_may_not_grow_condition_event_metric_and_pool_say_why():
         assert sorted(event["regarding"]["name"] for event in told) == waiting
         assert scraped(service, "unschedulable_vpods") == {("LedgerTooLarge",): 3}
         assert scraped(service, "refusals_total")[("LedgerTooLarge",)] >= 3
-        status, reason, message = await pool_condition(world, "ScalingLimited")
-        assert (status, reason) == ("True", "MaxPods")
+        assert await world.pool_condition("ScalingLimited") == ("True", "MaxPods")
+        message = await world.pool_message("ScalingLimited")
         assert message == "2 pods are needed, and maxPods allows 1"
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.engine.pods.pod_loads import NO_LOADS, PodLoads
-from extender.kube.api import ADAPTERPOOLS, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, Obj
 from extender.model.errors import WireError
 from extender.service.app import Service
 from extender.service.http.load import reports_of_request
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -70,13 +71,8 @@ async def adapters_report(
             ]
             await post(service, *shares)
 
-    task = asyncio.create_task(work())
-    try:
+    async with at_work(work()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled(), task.exception()
 
 
 async def loads(world: World, rates: Mapping[str, float]) -> list[float]:
@@ -129,7 +125,6 @@ async def test_hot_pods_are_balanced_with_the_reason_load_and_then_nothing_moves
         assert status["metric"] == METRIC
         assert status["maxToMean"] == round(max(after) / (sum(after) / 3), 2)
         assert status["silentVReplicas"] == 0
-    await world.check()
 
 
 async def test_at_most_nine_percent_of_the_vreplicas_move_in_a_period():
@@ -183,8 +178,7 @@ async def test_a_pool_that_no_longer_balances_forgets_what_was_reported():
         await post(service, (f"{TENANT}/a", "dispatcher-0", 1.0))
         await asyncio.sleep(PERIOD_S)
         assert (await pool_status(world))["load"]["hottestPod"] == "dispatcher-0"
-        gone = {"spec": {"rebalance": {"load": None}}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", gone, patch_type=PatchType.MERGE)
+        await world.patch_pool(rebalance={"load": None})
         await asyncio.sleep(PERIOD_S + 5)
         assert "load" not in await pool_status(world)
         assert service.load_reports.shares() == 0
@@ -209,8 +203,7 @@ async def test_what_is_reported_is_there_for_new_placements_while_the_pool_balan
             1.25,
             1.25,
         ]
-        gone = {"spec": {"rebalance": {"load": None}}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", gone, patch_type=PatchType.MERGE)
+        await world.patch_pool(rebalance={"load": None})
         await asyncio.sleep(PERIOD_S + 5)
         assert pool.load is NO_LOADS
         pool.load = PodLoads({0: 1.0}, {0: 1}, 1.0, 1.0)
@@ -314,11 +307,7 @@ async def test_a_replica_that_does_not_lead_keeps_nothing_and_names_the_leader()
         world.serving(elect=True) as first,
         world.serving(elect=True, seed=2) as second,
     ):
-
-        async def one_leads() -> bool:
-            return first.leading() != second.leading()
-
-        await until(one_leads, timeout_s=60)
+        await until(lambda: first.leading() != second.leading(), timeout_s=60)
         leader, other = (first, second) if first.leading() else (second, first)
         await asyncio.sleep(30)
         report = (f"{TENANT}/a", "dispatcher-0", 1.0)

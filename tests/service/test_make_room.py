@@ -25,22 +25,17 @@ async def two_pods(weight: int = 1, **spec) -> World:
     return world
 
 
-async def is_placed(world: World, name: str) -> bool:
-    return sum((await world.published(name)).values()) == 1
-
-
 async def test_one_move_gives_a_place_in_a_pool_that_may_not_grow():
     world = await two_pods(maxPods=2)
     async with world.serving():
         await asyncio.sleep(1)
         await world.vpod("heavy", 1, slotsPerVReplica=7)
-        await until(lambda: is_placed(world, "heavy"), timeout_s=3)
+        await until(lambda: world.placed("heavy"), 1, timeout_s=3)
         await asyncio.sleep(3)
         (event,) = await world.events("Moved")
         assert event["note"] == "1 vreplica moved from dispatcher-0 to dispatcher-1 (MakeRoom)"
         await asyncio.sleep(200)
         assert await world.events("Moved") == [event], "nothing else moves"
-        await world.check()
 
 
 async def test_a_pool_that_may_grow_grows():
@@ -48,7 +43,7 @@ async def test_a_pool_that_may_grow_grows():
     async with world.serving() as service, world.adapters(service):
         await asyncio.sleep(1)
         await world.vpod("heavy", 1, slotsPerVReplica=7)
-        await until(lambda: is_placed(world, "heavy"), timeout_s=10)
+        await until(lambda: world.placed("heavy"), 1, timeout_s=10)
         assert await world.replicas() == 3
         assert not await world.events("Moved")
 
@@ -64,7 +59,7 @@ class TestBeforeGrowing:
         async with world.serving() as service, world.adapters(service):
             await asyncio.sleep(1)
             await world.vpod("heavy", 1, slotsPerVReplica=7)
-            await until(lambda: is_placed(world, "heavy"), timeout_s=5)
+            await until(lambda: world.placed("heavy"), 1, timeout_s=5)
             await asyncio.sleep(3)
             assert await world.replicas() == 2
             assert await reasons(world) == {"MakeRoom"}
@@ -74,7 +69,7 @@ class TestBeforeGrowing:
         async with world.serving() as service, world.adapters(service):
             await asyncio.sleep(1)
             await world.vpod("heavy", 1, slotsPerVReplica=13)
-            await until(lambda: is_placed(world, "heavy"), timeout_s=10)
+            await until(lambda: world.placed("heavy"), 1, timeout_s=10)
             assert await world.replicas() == 3
             assert not await world.events("Moved")
 
@@ -85,13 +80,13 @@ class TestBeforeGrowing:
             await asyncio.sleep(1)
             for name, weight in (("first", 7), ("second", 9)):
                 await world.vpod(name, 1, slotsPerVReplica=weight)
-                await until(partial(is_placed, world, name), timeout_s=25)
+                await until(partial(world.placed, name), 1, timeout_s=25)
                 await world.cluster.delete(VPODS, TENANT, name)
                 await asyncio.sleep(1)
             moved = len(await world.events("Moved"))
             await world.vpod("third", 1, slotsPerVReplica=12)
             await asyncio.sleep(15)
             assert await world.replicas() == 2
-            await until(partial(is_placed, world, "third"), timeout_s=20)
+            await until(partial(world.placed, "third"), 1, timeout_s=20)
             assert await world.replicas() == 3
             assert len(await world.events("Moved")) == moved

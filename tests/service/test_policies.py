@@ -13,7 +13,7 @@ from extender.config.model import Config, LeaderElectionConfig, ServerConfig
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.kube.api import NODES, STATEFULSETS, Obj, PatchType
+from extender.kube.api import NODES, Obj, PatchType
 from extender.service.app import Service
 from tests.support.builders import NS
 from tests.support.service import World, until, wall
@@ -62,18 +62,7 @@ class PolicyWorld(World):
         await self.cluster.patch(NODES, "", name, spec, patch_type=PatchType.MERGE)
 
     async def tolerate(self, *tolerations: Obj) -> None:
-        spec = {"spec": {"template": {"spec": {"tolerations": list(tolerations)}}}}
-        await self.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
-
-    def is_published(self, name: str, placements: dict[int, int]):
-        async def holds() -> bool:
-            return await self.published(name) == placements
-
-        return holds
-
-
-async def is_placed(world: World, name: str) -> bool:
-    return await world.condition(name) == ("True", "AllPlaced")
+        await self.patch_stateful_set(template={"spec": {"tolerations": list(tolerations)}})
 
 
 async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_again():
@@ -82,7 +71,7 @@ async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_aga
     async with world.serving() as service:
         await world.vpod("bad", 3, slotsPerVReplica=2)
         await world.vpod("good", 4)
-        await until(world.is_published("good", {0: 2, 1: 2}), timeout_s=2)
+        await until(lambda: world.published("good"), {0: 2, 1: 2}, timeout_s=2)
         assert await world.condition("bad") == ("False", "PluginFailed")
         (event,) = await world.events("FailedScheduling")
         assert "plugin Acme failed: score: RuntimeError: cannot tell" in event["note"]
@@ -91,12 +80,11 @@ async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_aga
             "parked, not tried in a loop"
         )
         await world.vpod("later", 2)
-        await until(world.is_published("later", {0: 1, 1: 1}), timeout_s=2)
+        await until(lambda: world.published("later"), {0: 1, 1: 1}, timeout_s=2)
         world.acme.mended = True
         await world.set_vreplicas("good", 2)
-        await until(lambda: is_placed(world, "bad"), timeout_s=2)
-    assert sum((await world.published("bad")).values()) == 3
-    await world.check()
+        await until(lambda: world.condition("bad"), ("True", "AllPlaced"), timeout_s=2)
+    assert await world.placed("bad") == 3
 
 
 GPU = {"key": "gpu", "effect": "NoSchedule"}
@@ -113,11 +101,10 @@ async def a_zone_without_pods() -> PolicyWorld:
 async def test_a_zone_that_takes_the_pools_pods_no_more_sets_free_what_waited_for_it():
     world = await a_zone_without_pods()
     async with world.serving():
-        await until(world.is_published("a", {0: 1, 1: 1}), timeout_s=2)
+        await until(world.published, {0: 1, 1: 1}, timeout_s=2)
         assert await world.condition("a") == ("False", "InsufficientSlots")
         await world.taint("node-2", GPU)
-        await until(world.is_published("a", {0: 3, 1: 3}), timeout_s=2)
-    await world.check()
+        await until(world.published, {0: 3, 1: 3}, timeout_s=2)
 
 
 async def test_a_template_that_tolerates_less_sets_free_what_waited():
@@ -125,16 +112,14 @@ async def test_a_template_that_tolerates_less_sets_free_what_waited():
     await world.taint("node-2", GPU)
     await world.tolerate({"key": "gpu", "operator": "Exists"})
     async with world.serving():
-        await until(world.is_published("a", {0: 1, 1: 1}), timeout_s=2)
+        await until(world.published, {0: 1, 1: 1}, timeout_s=2)
         await world.tolerate()
-        await until(world.is_published("a", {0: 3, 1: 3}), timeout_s=2)
-    await world.check()
+        await until(world.published, {0: 3, 1: 3}, timeout_s=2)
 
 
 async def test_a_node_that_goes_with_its_zone_sets_free_what_waited():
     world = await a_zone_without_pods()
     async with world.serving():
-        await until(world.is_published("a", {0: 1, 1: 1}), timeout_s=2)
+        await until(world.published, {0: 1, 1: 1}, timeout_s=2)
         await world.cluster.delete(NODES, "", "node-2")
-        await until(world.is_published("a", {0: 3, 1: 3}), timeout_s=2)
-    await world.check()
+        await until(world.published, {0: 3, 1: 3}, timeout_s=2)

@@ -9,7 +9,8 @@ import pytest
 from extender.kube.api import ADAPTERPOOLS, NotFound, Obj, PatchType
 from extender.model import names
 from tests.support.builders import NS, POOL
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -27,13 +28,8 @@ async def stateful_set_controller(world: World) -> AsyncIterator[None]:
                     break
             await asyncio.sleep(0.5)
 
-    task = asyncio.create_task(work())
-    try:
+    async with at_work(work()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled(), task.exception()
 
 
 async def reasons(world: World) -> set[str]:
@@ -50,11 +46,11 @@ async def test_a_pool_that_is_too_large_is_emptied_from_the_top_and_shrinks():
     async with world.serving() as service, world.adapters(service), stateful_set_controller(world):
         for index in range(8):
             await world.vpod(f"v{index}", 10)
-        await until(world.has_replicas(4), timeout_s=5)
+        await until(world.replicas, 4, timeout_s=5)
         await asyncio.sleep(5)
         for index in range(8):
             await world.set_vreplicas(f"v{index}", 2)
-        await until(world.has_replicas(1), timeout_s=200)
+        await until(world.replicas, 1, timeout_s=200)
         await world.check()
         for index in range(8):
             assert await world.condition(f"v{index}") == ("True", "AllPlaced")
@@ -94,37 +90,33 @@ async def test_a_drain_waits_for_room_and_goes_on_when_there_is_some():
         await asyncio.sleep(20)
         assert await world.published("a") == {0: 5, 1: 10}
         await world.set_vreplicas("b", 4)
-        await until(lambda: _is_published(world, "a", {1: 15}), timeout_s=30)
+        await until(world.published, {1: 15}, timeout_s=30)
         await asyncio.sleep(3)
         assert await reasons(world) == {"Drain"}
-        await world.check()
 
 
 async def test_what_a_pod_not_ready_for_too_long_holds_is_placed_elsewhere_and_stays_there():
-    world = await World.create(replicas=3, rescheduleAfterSeconds=30, minPods=3)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3, rescheduleAfterSeconds=30, minPods=3)
     for ordinal in range(3):
-        await world.set_ready(ordinal)
+        await world.ready(ordinal)
     async with world.serving() as service:
         await world.vpod("a", 9)
-        await until(lambda: _is_published(world, "a", {0: 3, 1: 3, 2: 3}))
-        await world.set_ready(1, ready=False)
+        await until(world.published, {0: 3, 1: 3, 2: 3})
+        await world.ready(1, ready=False)
         await asyncio.sleep(29)
         assert await world.published() == {0: 3, 1: 3, 2: 3}
-        await until(lambda: _is_published(world, "a", {0: 5, 2: 4}), timeout_s=3)
+        await until(world.published, {0: 5, 2: 4}, timeout_s=3)
         await asyncio.sleep(3)
         assert await reasons(world) == {"Reschedule"}
         assert service.caches.state.pool(POOL).abandoned == {"dispatcher-1"}
-        await world.set_ready(1)
+        await world.ready(1)
         await asyncio.sleep(60)
         assert service.caches.state.pool(POOL).abandoned == frozenset()
         assert await world.published() == {0: 5, 2: 4}
-        await world.check()
 
 
 async def test_when_no_pod_is_ready_nothing_is_lost_and_nothing_moves():
-    world = await World.create(replicas=2, rescheduleAfterSeconds=10, minPods=2, maxPods=2)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, rescheduleAfterSeconds=10, minPods=2, maxPods=2)
     async with world.serving() as service:
         await world.vpod("a", 4)
         await asyncio.sleep(60)
@@ -146,15 +138,10 @@ async def test_a_profile_evens_out_over_pods_that_have_come_later_a_few_at_a_tim
         assert await world.published() == {0: 4, 1: 1, 2: 1}
         await asyncio.sleep(5)
         assert await world.published() == {0: 4, 1: 1, 2: 1}, "it cools down"
-        await until(lambda: _is_published(world, "a", {0: 2, 1: 2, 2: 2}), timeout_s=30)
+        await until(world.published, {0: 2, 1: 2, 2: 2}, timeout_s=30)
         await asyncio.sleep(60)
         assert await reasons(world) == {"Policy"}
         assert 'moves_total{reason="Policy"} 4.0' in service.metrics.render().decode()
-        await world.check()
-
-
-async def _is_published(world: World, name: str, placements: dict[int, int]) -> bool:
-    return await world.published(name) == placements
 
 
 async def test_a_pool_waits_300_seconds_unless_it_says_null_which_stays():

@@ -11,7 +11,7 @@ from extender.lab.apiserver.store import Snapshot
 from extender.model.errors import HistoryReplaced
 from extender.service.app import Service
 from tests.support.builders import POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -26,7 +26,7 @@ def replaced(error: BaseException | None) -> bool:
 
 async def published(world: World, **wanted: int) -> None:
     async def look() -> bool:
-        return {name: sum((await world.published(name)).values()) for name in wanted} == wanted
+        return {name: await world.placed(name) for name in wanted} == wanted
 
     await until(look)
 
@@ -35,8 +35,7 @@ async def a_world_with_a_backup() -> tuple[World, Service, "asyncio.Task[None]",
     """A service that leads, ``a`` and ``b`` placed at the backup; since then ``a`` has grown, ``b``
     is gone, ``c`` came.
     """
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     service = world.service(elect=True)
     task = asyncio.create_task(service.run())
     await world.vpod("a", 3)
@@ -88,8 +87,7 @@ async def test_a_standby_ends_as_soon_as_it_sees_the_lease_as_it_was():
 
 
 async def test_without_an_election_it_ends_with_the_next_bookmark_or_list():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     backup = world.cluster.snapshot()
     task = asyncio.create_task(world.service().run())
     await world.vpod("a", 3)

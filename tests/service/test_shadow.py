@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from extender.config.model import Config, Mode, ServerConfig
-from extender.kube.api import EVERYWHERE, PODS, VPODS, PatchType
+from extender.kube.api import EVERYWHERE, PODS, VPODS
 from extender.kube.read_only import ReadOnlyApi
 from extender.model.objects import VPod
 from extender.service import shadow as shadow_module
@@ -23,7 +23,8 @@ from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from extender.whatif.comparison import Outcome
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
-from tests.support.service import FaultApi, World, bind_args, filter_args, wall
+from tests.support.service import FaultApi, World, a_world, bind_args, filter_args, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -68,13 +69,8 @@ class Scene:
 
 @asynccontextmanager
 async def running(scene: Scene) -> AsyncIterator[Scene]:
-    task = asyncio.create_task(scene.shadow.run())
-    try:
+    async with at_work(scene.shadow.run()):
         yield scene
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
 
 
 async def test_the_answer_that_we_would_have_given_is_the_same():
@@ -296,8 +292,7 @@ async def test_beside_an_active_service_all_is_the_same_and_nothing_is_written()
 
 
 async def test_an_other_that_moves_and_overcommits_is_found_out():
-    world = await World.create(replicas=3, slots=4)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3, slots=4)
     async with Beside(world).running() as beside:
         await world.vpod("a", 3, {0: 3})
         await asyncio.sleep(1)
@@ -320,9 +315,7 @@ async def publish(world: World, name: str, placements: Mapping[int, int]) -> Non
             {"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()
         ]
     }
-    await world.cluster.patch(
-        VPODS, "tenant", name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(VPODS, "tenant", name, **status)
 
 
 async def test_the_verbs_answer_and_bind_is_refused_and_says_why():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, STATEFULSETS, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS
 from extender.model import names
 from tests.support.builders import NS
 from tests.support.service import World, until
@@ -15,19 +15,9 @@ pytestmark = pytest.mark.looptime
 OTHER = {"namespace": NS, "name": "other"}
 
 
-async def ready(world: World, pool: str) -> tuple[str, str, str]:
-    stored = await world.cluster.get(ADAPTERPOOLS, NS, pool)
-    conditions: list[Obj] = stored.get("status", {}).get("conditions", [])
-    return next(
-        ((c["status"], c["reason"], c["message"]) for c in conditions if c["type"] == "Ready"),
-        ("", "", ""),
-    )
-
-
 async def label_template(world: World, pool: str) -> None:
     template = {"metadata": {"labels": {names.POOL_LABEL: pool}}}
-    spec = {"spec": {"template": template}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+    await world.patch_stateful_set(template=template)
 
 
 async def a_second_pool(world: World) -> dict[int, int]:
@@ -35,7 +25,7 @@ async def a_second_pool(world: World) -> dict[int, int]:
     what is published.
     """
     await world.vpod("a", 45)
-    await until(world.has_replicas(3))
+    await until(world.replicas, 3)
     await asyncio.sleep(5)
     standing = await world.published()
     await world.pool(20, name="other", scaleDownPeriodSeconds=1)
@@ -49,12 +39,10 @@ async def test_the_later_of_two_pools_never_scales_and_says_why():
         await asyncio.sleep(600)
         assert (await world.replicas(), await world.published()) == (3, standing)
         assert world.api.count("update", "statefulsets/scale") == 1
-        assert (await ready(world, "dispatcher"))[:2] == ("True", "StatefulSetFound")
-        status, reason, message = await ready(world, "other")
-        assert (status, reason) == ("False", "StatefulSetTaken")
-        assert f"{NS}/dispatcher" in message
+        assert await world.pool_condition("Ready") == ("True", "StatefulSetFound")
+        assert await world.pool_condition("Ready", "other") == ("False", "StatefulSetTaken")
+        assert f"{NS}/dispatcher" in await world.pool_message("Ready", "other")
         assert await world.events("ReplicasChanged") == []
-        await world.check()
 
 
 async def test_vpods_of_the_later_pool_are_told_and_do_not_make_it_grow():
@@ -74,14 +62,14 @@ async def test_the_pool_that_the_pods_name_is_first_whenever_it_was_created():
     await world.pool(20, name="other", minPods=2)
     await world.vpod("a", 45)
     async with world.serving():
-        await until(world.has_replicas(2))
+        await until(world.replicas, 2)
         await asyncio.sleep(60)
         assert await world.replicas() == 2
-        assert (await ready(world, "dispatcher"))[1] == "StatefulSetTaken"
+        assert (await world.pool_condition("Ready"))[1] == "StatefulSetTaken"
         await label_template(world, "dispatcher")
-        await until(world.has_replicas(3))
+        await until(world.replicas, 3)
         await asyncio.sleep(5)
-        assert (await ready(world, "other"))[1] == "StatefulSetTaken"
+        assert (await world.pool_condition("Ready", "other"))[1] == "StatefulSetTaken"
 
 
 async def test_when_the_first_pool_goes_the_next_one_has_the_stateful_set():
@@ -92,10 +80,12 @@ async def test_when_the_first_pool_goes_the_next_one_has_the_stateful_set():
         await asyncio.sleep(30)
         assert await world.replicas() == 0
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
-        await until(world.has_replicas(3), timeout_s=2)
+        await until(world.replicas, 3, timeout_s=2)
         assert await world.condition("late") == ("False", "InsufficientSlots")
         await asyncio.sleep(5)
-        assert (await ready(world, "other"))[0] == "False", "its pods are still to come"
+        assert (await world.pool_condition("Ready", "other"))[0] == "False", (
+            "its pods are still to come"
+        )
 
 
 async def test_what_the_first_pool_has_left_behind_is_not_scaled_away_by_the_next():

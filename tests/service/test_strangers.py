@@ -24,11 +24,7 @@ async def test_a_mirror_pod_in_an_ordinals_place_is_given_nothing(slots: int | N
     before = await world.pod_object(1)
     await world.vpod("a", 30)
     async with world.serving() as service:
-
-        async def placed() -> bool:
-            return await world.published() == {0: 20}
-
-        await until(placed, timeout_s=5)
+        await until(world.published, {0: 20}, timeout_s=5)
         await asyncio.sleep(120)
         assert await world.published() == {0: 20}
         assert (await world.condition())[0] == "False"

@@ -10,7 +10,7 @@ from extender.service.app import Service
 from extender.service.http.schedule import ScheduleRefused
 from tests.service.http.test_schedule import a_request
 from tests.service.watching.test_sources import GROUP_KEY, GROUPS, PRESET, define, group
-from tests.support.service import TENANT, World, a_world, until
+from tests.support.service import TENANT, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -19,8 +19,7 @@ async def holds_up(listed: str) -> None:
     """A vpod waits to be placed; the lease is free, and what is listed on taking over does not come
     for a second.
     """
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 2)
     lease = world.api.pause("get", "leases")
     async with world.serving(elect=True):
@@ -32,11 +31,7 @@ async def holds_up(listed: str) -> None:
         await asyncio.sleep(1)
         assert world.api.writes() == []
         pause.go_on.set()
-
-        async def placed() -> bool:
-            return await world.published() == {0: 2}
-
-        await until(placed)
+        await until(world.published, {0: 2})
 
 
 async def test_a_new_leader_waits_until_it_knows_what_was_published_before():
@@ -51,8 +46,7 @@ async def test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_b
     """It would decide by old ledgers, and forget what it was asked and answered as soon as its
     loops begin (seed 240001134).
     """
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     lease = world.api.pause("get", "leases")
     async with world.serving(elect=True) as service:
         await lease.reached.wait()
@@ -106,14 +100,7 @@ async def test_after_a_takeover_fewer_of_a_watched_object_are_held_although_its_
         if found != published:
             published.clear()
             published.update(found)
-            await world.cluster.patch(
-                GROUPS,
-                TENANT,
-                "g",
-                {"status": {"placements": placements}},
-                patch_type=PatchType.MERGE,
-                subresource="status",
-            )
+            await world.patch_status(GROUPS, TENANT, "g", placements=placements)
 
     for vreplicas, seed in ((9, 1), (2, 2)):
         spec = {"spec": {"replicas": vreplicas}}

@@ -35,64 +35,44 @@ async def a_world(**spec: Any) -> World:
     return world
 
 
-def condition_is(world: World, status: str, reason: str):
-    async def is_so() -> bool:
-        known = {
-            c["type"]: (c["status"], c["reason"])
-            for c in (await world.status()).get("conditions", [])
-        }
-        return known.get("Scheduled") == (status, reason)
-
-    return is_so
-
-
-def placed(world: World, count: int):
-    async def is_so() -> bool:
-        return sum((await world.published()).values()) == count
-
-    return is_so
-
-
 async def test_who_is_not_selected_gets_nothing_and_is_told_why():
     world = await a_world()
     await world.vpod("a", 90)
     async with world.serving():
-        await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
+        await until(world.condition, ("False", "TenantNotAllowed"), timeout_s=5)
         await asyncio.sleep(120)
         assert await world.published() == {}
         assert [await world.ledger(ordinal) for ordinal in (0, 1, 2)] == [{}, {}, {}]
         assert await world.replicas() <= 3, "a pool does not grow for who may not use it"
         (event,) = await world.events("FailedScheduling")
         assert "TenantNotAllowed" in event["note"]
-    await world.check()
 
 
 async def test_a_label_that_comes_places_and_one_that_goes_takes_nothing_away():
     world = await a_world()
     await world.vpod("a", 6)
     async with world.serving() as service:
-        await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
+        await until(world.condition, ("False", "TenantNotAllowed"), timeout_s=5)
         await label(world, "paid")
-        await until(condition_is(world, "True", "AllPlaced"), timeout_s=5)
+        await until(world.condition, ("True", "AllPlaced"), timeout_s=5)
         before = await world.published()
         await label(world, None)
         await asyncio.sleep(90)
         assert await world.published() == before, "I4: no needless move"
         await world.set_vreplicas("a", 9)
-        await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
+        await until(world.condition, ("False", "TenantNotAllowed"), timeout_s=5)
         assert await world.published() == before
         await world.set_vreplicas("a", 4)
-        await until(placed(world, 4), timeout_s=5)
-        assert (await condition_of(world)) == ("True", "AllPlaced")
+        await until(world.placed, 4, timeout_s=5)
+        assert await world.condition() == ("True", "AllPlaced")
         await world.set_vreplicas("a", 5)
-        await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
+        await until(world.condition, ("False", "TenantNotAllowed"), timeout_s=5)
         await label(world, "paid")
-        await until(placed(world, 5), timeout_s=5)
+        await until(world.placed, 5, timeout_s=5)
         repairs = re.findall(
             r'repairs_total\{kind="\w+"\} (\S+)', service.metrics.render().decode()
         )
         assert set(repairs) == {"0.0"}
-    await world.check()
 
 
 async def test_what_stands_comes_back_with_its_pod_also_where_it_is_no_longer_selected():
@@ -110,21 +90,20 @@ async def test_what_stands_comes_back_with_its_pod_also_where_it_is_no_longer_se
     async with world.serving():
         await asyncio.sleep(90)
         assert await world.published() == {0: 3}
-    await world.check()
 
 
 async def test_a_selector_that_changes_is_as_a_label_that_changes():
     world = await a_world()
     await world.vpod("a", 6)
     async with world.serving():
-        await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
+        await until(world.condition, ("False", "TenantNotAllowed"), timeout_s=5)
         await select(world, {})
-        await until(placed(world, 6), timeout_s=5)
+        await until(world.placed, 6, timeout_s=5)
         await select(world, {"matchLabels": {"tier": "gold"}})
         await world.vpod("b", 2)
         await asyncio.sleep(5)
         assert await world.published("a")
-        assert (await condition_of(world, "b")) == ("False", "TenantNotAllowed")
+        assert await world.condition("b") == ("False", "TenantNotAllowed")
         assert await world.published("b") == {}
 
 
@@ -141,14 +120,13 @@ async def test_a_vpod_that_names_a_pool_it_may_not_use_loses_what_it_had_in_its_
     )
     await world.vpod("a", 6)
     async with world.serving():
-        await until(condition_is(world, "True", "AllPlaced"), timeout_s=5)
+        await until(world.condition, ("True", "AllPlaced"), timeout_s=5)
         ref = {"spec": {"poolRef": {"namespace": NS, "name": "closed"}}}
         await world.cluster.patch(VPODS, TENANT, "a", ref, patch_type=PatchType.MERGE)
         await asyncio.sleep(30)
-        assert await condition_of(world) == ("False", "TenantNotAllowed")
+        assert await world.condition() == ("False", "TenantNotAllowed")
         assert [await world.ledger(ordinal) for ordinal in (0, 1, 2)] == [{}, {}, {}]
         assert await world.published() == {}
-    await world.check()
 
 
 async def test_objects_of_foreign_kinds_keep_what_they_have_and_get_no_more_when_a_label_goes():
@@ -167,7 +145,6 @@ async def test_objects_of_foreign_kinds_keep_what_they_have_and_get_no_more_when
         assert await sources.placed(world) == 3
         await label(world, "paid")
         await sources.placed_is(world, 9)
-    await world.check()
 
 
 async def test_a_caller_that_is_no_longer_selected_is_answered_with_what_it_has_and_the_reason():
@@ -214,10 +191,6 @@ async def select(world: World, selector: Obj) -> None:
         [{"op": "replace", "path": "/spec/namespaceSelector", "value": selector}],
         patch_type=PatchType.JSON,
     )
-
-
-async def condition_of(world: World, name: str = "a") -> tuple[str, str]:
-    return await world.condition(name)
 
 
 async def is_back(world: World) -> bool:

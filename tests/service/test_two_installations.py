@@ -3,7 +3,6 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import orjson
 import pytest
@@ -12,7 +11,7 @@ from extender.kube.api import EVENTS, PODS, Obj
 from extender.service.app import Service
 from extender.service.http.schedule import ScheduleRefused
 from tests.support.builders import NS
-from tests.support.service import World, bind_args, filter_args, until
+from tests.support.service import World, a_world, bind_args, filter_args, until
 
 pytestmark = pytest.mark.looptime
 
@@ -21,19 +20,11 @@ OTHERS = "others"
 
 async def two_pools() -> tuple[World, World]:
     """Two pools of one name and two bound pods each, and a vpod for each."""
-    ours = await World.create(replicas=2)
-    await ours.pods(0, 1)
+    ours = await a_world(0, 1, replicas=2)
     theirs = await ours.beside(OTHERS, 0, 1)
     await ours.vpod("ours", 8)
     await theirs.vpod("theirs", 6)
     return ours, theirs
-
-
-def placed(world: World, name: str, vreplicas: int) -> Callable[[], Awaitable[bool]]:
-    async def look() -> bool:
-        return sum((await world.published(name)).values()) == vreplicas
-
-    return look
 
 
 async def about(world: World, name: str) -> list[Obj]:
@@ -48,8 +39,8 @@ async def test_each_places_its_own_pools_and_writes_nothing_of_the_others():
         ours.serving(pool_namespaces=[NS]),
         theirs.serving(pool_namespaces=[OTHERS], seed=2),
     ):
-        await until(placed(ours, "ours", 8), timeout_s=5)
-        await until(placed(theirs, "theirs", 6), timeout_s=5)
+        await until(lambda: ours.placed("ours"), 8, timeout_s=5)
+        await until(lambda: theirs.placed("theirs"), 6, timeout_s=5)
         await asyncio.sleep(120)
         assert sum((await ours.ledger(0)).values()) + sum((await ours.ledger(1)).values()) == 8
         assert sum((await theirs.ledger(0)).values()) + sum((await theirs.ledger(1)).values()) == 6
@@ -69,7 +60,7 @@ def written(world: World) -> tuple[set[str], set[str]]:
 async def test_a_vpod_of_anothers_pool_has_neither_status_nor_event_of_ours():
     ours, theirs = await two_pools()
     async with ours.serving(pool_namespaces=[NS]) as service:
-        await until(placed(ours, "ours", 8), timeout_s=5)
+        await until(lambda: ours.placed("ours"), 8, timeout_s=5)
         await asyncio.sleep(120)
         assert not await theirs.status("theirs")
         assert not await about(ours, "theirs")
@@ -81,7 +72,7 @@ async def test_a_pool_that_no_namespace_of_ours_has_is_told_of_where_we_serve():
     await ours.vpod("astray", 1, poolRef={"namespace": NS, "name": "nowhere"})
     await ours.vpod("elsewhere", 1, poolRef={"namespace": OTHERS, "name": "nowhere"})
     async with ours.serving(pool_namespaces=[NS]):
-        await until(placed(ours, "ours", 8), timeout_s=5)
+        await until(lambda: ours.placed("ours"), 8, timeout_s=5)
         await asyncio.sleep(30)
         assert await ours.condition("astray") == ("False", "PoolNotFound")
         assert not await ours.status("elsewhere")
@@ -93,7 +84,7 @@ async def test_a_vpod_may_change_to_a_pool_of_the_other_installation():
         ours.serving(pool_namespaces=[NS]),
         theirs.serving(pool_namespaces=[OTHERS], seed=2),
     ):
-        await until(placed(ours, "ours", 8), timeout_s=5)
+        await until(lambda: ours.placed("ours"), 8, timeout_s=5)
         await ours.point("ours", at=OTHERS)
 
         async def moved() -> bool:
@@ -112,11 +103,11 @@ async def test_a_vpod_may_change_to_a_pool_of_the_other_installation():
 async def test_a_namespace_is_handed_over_without_a_move():
     ours, theirs = await two_pools()
     async with ours.serving(pool_namespaces=[NS]):
-        await until(placed(ours, "ours", 8), timeout_s=5)
+        await until(lambda: ours.placed("ours"), 8, timeout_s=5)
     before = await ours.published("ours"), await ours.ledger(0), await ours.ledger(1)
     writes = len(ours.api.writes())
     async with theirs.serving(pool_namespaces=[NS, OTHERS], seed=2):
-        await until(placed(theirs, "theirs", 6), timeout_s=5)
+        await until(lambda: theirs.placed("theirs"), 6, timeout_s=5)
         await asyncio.sleep(20)
     assert (await ours.published("ours"), await ours.ledger(0), await ours.ledger(1)) == before
     assert len(ours.api.writes()) == writes
@@ -161,9 +152,9 @@ async def test_a_controller_that_asks_for_anothers_pool_is_sent_there():
 async def test_two_installations_that_serve_one_pool_report_each_others_writes():
     ours, theirs = await two_pools()
     async with ours.serving(), theirs.serving(pool_namespaces=[OTHERS], seed=2):
-        await until(placed(theirs, "theirs", 6), timeout_s=5)
+        await until(lambda: theirs.placed("theirs"), 6, timeout_s=5)
         await theirs.set_vreplicas("theirs", 12)
-        await until(placed(theirs, "theirs", 12), timeout_s=5)
+        await until(lambda: theirs.placed("theirs"), 12, timeout_s=5)
         await asyncio.sleep(30)
         (told, *_) = await ours.events("ForeignWrite")
         assert told["regarding"]["namespace"] == OTHERS

@@ -4,15 +4,14 @@ undo without a word (I4).
 
 import asyncio
 
-from extender.kube.api import VPODS, PatchType
+from extender.kube.api import VPODS
 from extender.model.ledger import Share
 from tests.service.placing.test_committer import a_decision, commit
-from tests.support.service import TENANT, World
+from tests.support.service import TENANT, a_world
 
 
 async def test_a_move_that_another_leader_has_made_otherwise_is_not_published_over_it():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.pod(1, {"tenant/a": Share(2)}, node="node-1")
     await world.pod(2, {"tenant/a": Share(2)}, node="node-2")
     await world.vpod("a", 2, {2: 2})
@@ -21,9 +20,7 @@ async def test_a_move_that_another_leader_has_made_otherwise_is_not_published_ov
     moving = asyncio.create_task(commit(world, a_decision("a", {0: 2})))
     await paused.reached.wait()
     status = {"placements": [{"podName": "dispatcher-1", "vreplicas": 2}]}
-    await world.cluster.patch(
-        VPODS, TENANT, "a", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(VPODS, TENANT, "a", **status)
     await world.sync("vpods")
     paused.go_on.set()
     await moving

@@ -16,6 +16,7 @@ from extender.kube.api import EVENTS, NODES, PODS, AlreadyExists, Obj, PatchType
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.scheduler.extender_transport import TransportError
 from extender.lab.scheduler.scheduler import Scheduler
+from tests.support.tasks import at_work
 
 EPOCH = 1_800_000_000.0
 NS = "default"
@@ -174,9 +175,5 @@ class Scene:
         scheduler = Scheduler(
             self.cluster, self.config, now=self.now, rng=self.rng, transport=self.service
         )
-        task = asyncio.create_task(scheduler.run())
-        try:
+        async with at_work(scheduler.run()):
             yield scheduler
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)

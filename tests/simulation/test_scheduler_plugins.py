@@ -397,7 +397,7 @@ def test_preferred_affinity_is_scaled_between_the_worst_and_the_best_node():
 
 def test_totals_are_weighted_as_in_the_default_profile():
     snapshot = a_cluster(a="z0", b="z1")
-    profile = default_profile("s", Listers())
+    profile = default_profile(Listers())
     totals = profile.run_scores(
         CycleState(), a_pod(cpu="1", memory="2Gi"), snapshot.nodes, snapshot
     )

@@ -249,6 +249,6 @@ class Broken:
 
 
 def test_an_error_names_its_plugin():
-    profile = Profile("s", [Broken()], [])  # type: ignore[list-item]
+    profile = Profile([Broken()], [])  # type: ignore[list-item]
     status = profile.run_filters(CycleState(), a_pod(), a_node())
     assert status == Status(Code.ERROR, ('running "Broken" filter plugin: out of order',), "Broken")

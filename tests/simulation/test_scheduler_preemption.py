@@ -47,7 +47,7 @@ async def preempted(
     preemptor = Preemptor(
         [], queue or SchedulingQueue(clock=lambda: 0.0), listers or Listers(), random.Random(1)
     )
-    profile = Profile("s", [NodeResourcesFit()], [])
+    profile = Profile([NodeResourcesFit()], [])
     statuses = NodeStatuses({node.name: Status(Code.UNSCHEDULABLE) for node in snapshot.nodes})
     return await preemptor.preempt(profile, CycleState(), pod, statuses, snapshot)
 

@@ -10,19 +10,12 @@ from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
 from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, EXTENDER
 from extender.lab.scheduler.types import PodInfo, node_view, pod_info
 from tests.simulation.scheduler_scene import node_object, pod_object
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ async def refused(queue: SchedulingQueue, *plugins: str) -> QueuedPod:
 async def test_pods_come_by_priority_and_then_by_age(queue, clock):
     for name, priority in (("old", 0), ("young", 0), ("urgent", 7)):
         queue.add(a_pod(name, priority=priority))
-        clock.now_s += 1
+        clock.now += 1
     assert [(await queue.pop()).pod.name for _ in range(3)] == ["urgent", "old", "young"]
 
 
@@ -134,13 +127,13 @@ async def test_backoff_doubles_to_ten_seconds_and_ends_at_whole_seconds(queue, c
     queue.add(a_pod())
     waits = []
     for _ in range(6):
-        clock.now_s = round(clock.now_s) + 0.5
+        clock.now = round(clock.now) + 0.5
         await refused(queue)  # an error: nothing refused it
-        began = clock.now_s
+        began = clock.now
         while not queue.pending()["active"]:
-            clock.now_s += 0.5
+            clock.now += 0.5
             queue.flush_backoff()
-        waits.append(clock.now_s - began)
+        waits.append(clock.now - began)
     assert waits == [1.5, 2.5, 4.5, 8.5, 10.5, 10.5]
 
 
@@ -166,10 +159,10 @@ async def test_its_own_annotation_wakes_a_pod_that_an_extender_refused_and_no_ot
 async def test_a_pod_that_waits_five_minutes_is_tried_again(queue, clock):
     queue.add(a_pod())
     await refused(queue, "NodeResourcesFit")
-    clock.now_s += 299
+    clock.now += 299
     queue.flush_unschedulable()
     assert queue.pending()["active"] == 0
-    clock.now_s += 2
+    clock.now += 2
     queue.flush_unschedulable()
     assert queue.pending()["active"] == 1
 
@@ -228,7 +221,7 @@ class QueueModel:
     """What must be true: ``alive`` pods are each in one place, ``flying`` ones in flight."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.queue = SchedulingQueue(clock=self.clock)
         self.alive: set[str] = set()
         self.flying: dict[str, QueuedPod] = {}
@@ -257,7 +250,7 @@ class QueueModel:
         self.queue.move_all(node_added())
 
     async def tick(self, _name: str) -> None:
-        self.clock.now_s += 11
+        self.clock.now += 11
         self.queue.flush_backoff()
 
     async def delete(self, name: str) -> None:

@@ -52,7 +52,7 @@ class Alike(PlainScore):
 
 async def test_the_algorithm_asks_for_each_pod_that_has_a_choice_between_the_best():
     algorithm = SchedulingAlgorithm([], a_queue(), RoundRobin())
-    profile = Profile("default-scheduler", [], [(Alike(), 1)])
+    profile = Profile([], [(Alike(), 1)])
 
     async def schedule(*names: str) -> str:
         snapshot = a_snapshot([a_node(name, {"pods": "10"}) for name in names])

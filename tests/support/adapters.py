@@ -9,7 +9,7 @@ go while nobody else served it, and ``twice`` each that two adapters served at o
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,14 +43,13 @@ class Adapters:
 
     async def run(self, ordinal: int) -> None:
         """Be the adapter of a pod until cancelled."""
-        await self.ready(ordinal)
+        await self.world.ready(ordinal)
         mine = self.serving.setdefault(ordinal, {})
         known, said = None, None
         assignment: dict[str, Any] = {}
         while True:
             await asyncio.sleep(LOOK_S)
-            annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
-            text = annotations.get(ASSIGNMENT_ANNOTATION)
+            text = await self.world.annotation(ordinal, ASSIGNMENT_ANNOTATION)
             if text is None:
                 continue
             if text != known:
@@ -69,18 +68,6 @@ class Adapters:
             if await self._acknowledge(ordinal, text, assignment, busy):
                 said = (text, busy)
 
-    async def ready(self, ordinal: int, *, ready: bool = True) -> None:
-        """The kubelet says that the pod is Ready, or is not."""
-        condition = {"type": "Ready", "status": str(ready)}
-        await self.world.cluster.patch(
-            PODS,
-            NS,
-            f"dispatcher-{ordinal}",
-            {"status": {"conditions": [condition]}},
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
-
     def ends(self, ordinal: int) -> None:
         """The adapter's process has ended."""
         for key in self.serving.pop(ordinal, {}):
@@ -90,8 +77,7 @@ class Adapters:
 
     async def assignment(self, ordinal: int):
         """What a pod is told."""
-        annotations = (await self.world.pod_object(ordinal))["metadata"]["annotations"]
-        return json.loads(annotations[ASSIGNMENT_ANNOTATION])
+        return json.loads(await self.world.annotation(ordinal, ASSIGNMENT_ANNOTATION) or "")
 
     def _note(self, ordinal: int, assignment) -> None:
         for key, share in assignment["shares"].items():
@@ -173,10 +159,6 @@ async def adapters_beside(known: Adapters, *ordinals: int) -> AsyncIterator[None
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], Awaitable[bool]]:
+def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], bool]:
     """For ``until``: these adapters serve so many vreplicas of a vpod, and no others."""
-
-    async def is_so() -> bool:
-        return {i: mine[vpod] for i, mine in known.serving.items() if vpod in mine} == wanted
-
-    return is_so
+    return lambda: {i: mine[vpod] for i, mine in known.serving.items() if vpod in mine} == wanted

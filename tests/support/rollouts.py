@@ -4,12 +4,13 @@ the kubelets.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from extender.kube.api import PODS, STATEFULSETS, NotFound, Obj, PatchType
 from tests.support.adapters import Adapters
 from tests.support.builders import NS
 from tests.support.service import World
+from tests.support.tasks import at_work
 
 LOOK_S = 0.05
 REVISION_LABEL = "controller-revision-hash"
@@ -49,14 +50,7 @@ class Controller:
         status = {"observedGeneration": generation, "updateRevision": self.revision, "replicas": 0}
         stored = stateful_set.get("status", {})
         if any(stored.get(name) != value for name, value in status.items()):
-            await self._world.cluster.patch(
-                STATEFULSETS,
-                NS,
-                "dispatcher",
-                {"status": status},
-                patch_type=PatchType.MERGE,
-                subresource="status",
-            )
+            await self._world.patch_status(STATEFULSETS, NS, "dispatcher", **status)
         pods = {p["metadata"]["name"]: p for p in (await self._world.cluster.list_page(PODS)).items}
         wanted = range(stateful_set["spec"]["replicas"])
         for name, pod in pods.items():
@@ -93,8 +87,7 @@ def _is_ready(pod: Obj | None) -> bool:
 
 
 async def with_strategy(world: World, strategy: str = "OnDelete") -> None:
-    spec = {"spec": {"updateStrategy": {"type": strategy, "rollingUpdate": None}}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+    await world.patch_stateful_set(updateStrategy={"type": strategy, "rollingUpdate": None})
 
 
 @asynccontextmanager
@@ -102,14 +95,8 @@ async def controlled(world: World, **options) -> AsyncIterator[tuple[Controller,
     """The controller at work, and the adapters of the pods that it makes."""
     known = Adapters(world, **options)
     controller = Controller(world, known)
-    task = asyncio.create_task(controller.run())
-    try:
+    async with at_work(controller.run()):
         yield controller, known
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
 
 
 async def revisions(world: World) -> dict[int, str]:
@@ -125,9 +112,6 @@ async def revisions(world: World) -> dict[int, str]:
 
 async def annotation(world: World, ordinal: int, name: str) -> str | None:
     """An annotation of a pod, None if it or the pod is absent."""
-    try:
-        pod = await world.pod_object(ordinal)
-    except NotFound:
-        return None
-    found: str | None = pod["metadata"].get("annotations", {}).get(name)
-    return found
+    with suppress(NotFound):
+        return await world.annotation(ordinal, name)
+    return None

@@ -130,15 +130,13 @@ def a_config(url: str, client: VPodClient, **fields: Any) -> Config:
 
 @asynccontextmanager
 async def a_scheduler(
-    world: World, client: VPodClient, **config: Any
+    world: World, client: VPodClient, *, checked: bool = True, **config: Any
 ) -> AsyncIterator[StatefulSetScheduler]:
-    """A scheduler of the world's pool, and the whole service that it asks."""
-    async with world.serving(serve=True) as service:
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+    """A scheduler of the world's pool, and the whole service that it asks. ``checked``: see
+    ``World.serving``.
+    """
+    async with world.serving(serve=True, checked=checked) as service:
+        await until(service.leading, timeout_s=5)
         async with New(a_config(service.server.url, client, **config)) as scheduler:
             yield scheduler
 

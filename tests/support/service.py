@@ -21,6 +21,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,11 +76,13 @@ from extender.service.watching.sources import StatusWrite
 from extender.telemetry.metrics import Metrics
 from tests.kube.fakes import give_list
 from tests.support.builders import NS
+from tests.support.tasks import at_work
 
 EPOCH_S = 1_800_000_000.0
 TENANT = "tenant"
 _CRD_DIR = Path(__file__).parents[2] / "manifests" / "crds"
 _READ_VERBS = frozenset({"get", "list", "watch"})
+_ANYTHING_TRUE = object()
 
 
 T = TypeVar("T")
@@ -334,6 +337,35 @@ class World:
             obj["status"] = _status(vreplicas, placements)
             await self.cluster.update(VPODS, namespace, name, obj, subresource="status")
 
+    async def patch_pool(self, **spec: object) -> None:
+        await self.cluster.patch(
+            ADAPTERPOOLS, self.namespace, "dispatcher", {"spec": spec}, patch_type=PatchType.MERGE
+        )
+
+    async def patch_stateful_set(self, **spec: object) -> None:
+        await self.cluster.patch(
+            STATEFULSETS, self.namespace, "dispatcher", {"spec": spec}, patch_type=PatchType.MERGE
+        )
+
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, **status: object
+    ) -> None:
+        """As somebody else than the service writes it."""
+        await self.cluster.patch(
+            resource,
+            namespace,
+            name,
+            {"status": status},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+
+    async def ready(self, ordinal: int, *, ready: bool = True) -> None:
+        """The kubelet says that the pod is Ready, or is not."""
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": timestamp(wall())}
+        name = f"dispatcher-{ordinal}"
+        await self.patch_status(PODS, self.namespace, name, conditions=[condition])
+
     async def point(self, name: str, *, at: str) -> None:
         """Have a vpod name the pool of another namespace."""
         pool = {"spec": {"poolRef": {"namespace": at, "name": "dispatcher"}}}
@@ -393,18 +425,6 @@ class World:
     async def remove_pod(self, ordinal: int) -> None:
         await self.cluster.delete(PODS, self.namespace, f"dispatcher-{ordinal}", grace_period_s=0)
 
-    async def set_ready(self, ordinal: int, *, ready: bool = True) -> None:
-        """Set the pod's condition Ready, as of now."""
-        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": timestamp(wall())}
-        await self.cluster.patch(
-            PODS,
-            self.namespace,
-            f"dispatcher-{ordinal}",
-            {"status": {"conditions": [condition]}},
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
-
     async def edit_ledger(self, ordinal: int, ledger: Mapping[str, int] | str) -> None:
         text = (
             ledger
@@ -427,12 +447,17 @@ class World:
     async def pod_object(self, ordinal: int) -> Obj:
         return await self.cluster.get(PODS, self.namespace, f"dispatcher-{ordinal}")
 
+    async def uid(self, ordinal: int) -> str:
+        return str((await self.pod_object(ordinal))["metadata"]["uid"])
+
+    async def annotation(self, ordinal: int, name: str) -> str | None:
+        metadata = (await self.pod_object(ordinal))["metadata"]
+        found: str | None = metadata.get("annotations", {}).get(name)
+        return found
+
     async def ledger(self, ordinal: int) -> dict[str, int]:
-        annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
-        return {
-            k: s.vreplicas
-            for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()
-        }
+        text = await self.annotation(ordinal, names.PLACEMENTS_ANNOTATION)
+        return {key: share.vreplicas for key, share in decode_ledger(text).items()}
 
     async def node_of(self, ordinal: int) -> str:
         return str((await self.pod_object(ordinal))["spec"].get("nodeName", ""))
@@ -445,24 +470,33 @@ class World:
         placements = (await self.status(name)).get("placements", [])
         return {int(p["podName"].rpartition("-")[2]): p["vreplicas"] for p in placements}
 
+    async def placed(self, name: str = "a") -> int:
+        """The vreplicas in a vpod's status."""
+        return sum((await self.published(name)).values())
+
+    async def conditions(self, name: str = "a") -> dict[str, Obj]:
+        """Of a vpod, by type."""
+        return _conditions(await self.status(name))
+
     async def condition(self, name: str = "a") -> tuple[str, str]:
-        (found,) = [
-            c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"
-        ]
-        return found["status"], found["reason"]
+        """Status and reason of a vpod's condition Scheduled."""
+        return _said(await self.conditions(name), "Scheduled")
+
+    async def pool_status(self, pool: str = "dispatcher") -> Obj:
+        return dict((await self.cluster.get(ADAPTERPOOLS, self.namespace, pool)).get("status", {}))
+
+    async def pool_condition(self, kind: str, pool: str = "dispatcher") -> tuple[str, str]:
+        """Status and reason."""
+        return _said(_conditions(await self.pool_status(pool)), kind)
+
+    async def pool_message(self, kind: str, pool: str = "dispatcher") -> str:
+        """Of a condition; "" if there is none."""
+        return str(_conditions(await self.pool_status(pool)).get(kind, {}).get("message", ""))
 
     async def replicas(self) -> int:
         return int(
             (await self.cluster.get(STATEFULSETS, self.namespace, "dispatcher"))["spec"]["replicas"]
         )
-
-    def has_replicas(self, replicas: int) -> Callable[[], Awaitable[bool]]:
-        """For ``until``: the StatefulSet asks for that many."""
-
-        async def is_so() -> bool:
-            return await self.replicas() == replicas
-
-        return is_so
 
     async def lease_holder(self) -> str:
         lease = await self.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
@@ -474,25 +508,27 @@ class World:
 
     async def check(self) -> None:
         """I1, and I2 for what is bound; I3 for what can be placed is the test's own business."""
-        pods = {p["metadata"]["name"]: p for p in (await self.cluster.list_page(PODS)).items}
-        ledgers = {
-            name: decode_ledger(
-                pod["metadata"].get("annotations", {}).get(names.PLACEMENTS_ANNOTATION)
-            )
-            for name, pod in pods.items()
+        pods = {
+            (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod
+            for pod in (await self.cluster.list_page(PODS)).items
         }
-        for name, ledger in ledgers.items():
-            assert sum(share.slots for share in ledger.values()) <= 20, (
-                f"{name} is overcommitted: {ledger}"
-            )
+        ledgers = {}
+        for key, pod in pods.items():
+            annotations = pod["metadata"].get("annotations", {})
+            ledger = decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION))
+            slots = int(annotations.get(names.SLOTS_ANNOTATION, 20))
+            taken = sum(share.slots for share in ledger.values())
+            assert taken <= slots, f"{key} is overcommitted: {ledger}"
+            ledgers[key] = ledger
         for vpod in (await self.cluster.list_page(VPODS)).items:
-            key = f"{vpod['metadata']['namespace']}/{vpod['metadata']['name']}"
+            namespace = vpod["metadata"]["namespace"]
+            name = f"{namespace}/{vpod['metadata']['name']}"
             for placement in vpod.get("status", {}).get("placements", []):
-                pod = pods.get(placement["podName"])
-                if pod is not None and pod["spec"].get("nodeName"):
-                    share = ledgers[placement["podName"]].get(key, Share(0))
+                key = vpod["spec"]["poolRef"].get("namespace", namespace), placement["podName"]
+                if key in pods and pods[key]["spec"].get("nodeName"):
+                    share = ledgers[key].get(name, Share(0))
                     assert share.vreplicas >= placement["vreplicas"], (
-                        f"{key} is not covered on {placement['podName']}"
+                        f"{name} is not covered on {key}"
                     )
 
     # -- parts of the service, with caches that this test fills ------------------------------------
@@ -583,19 +619,17 @@ class World:
         return Service(self.api, config, now=wall, rng=random.Random(seed), serve=serve)
 
     @asynccontextmanager
-    async def serving(self, **options) -> AsyncIterator[Service]:
-        """The whole service, synced and at work, stopped as by SIGTERM at the end."""
+    async def serving(self, *, checked: bool = True, **options) -> AsyncIterator[Service]:
+        """The whole service, synced and at work, stopped as by SIGTERM at the end. Then ``check``:
+        ``checked`` is False where a test itself sees to it that I1 or I2 does not hold.
+        """
         service = self.service(**options)
-        task = asyncio.create_task(service.run())
-        try:
+        async with at_work(service.run()):
             async with asyncio.timeout(5):
                 await service.informers.wait_synced()
             yield service
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
+        if checked:
+            await self.check()
 
     @asynccontextmanager
     async def adapters(self, service: Service, *, slots: int = 20) -> AsyncIterator[None]:
@@ -617,12 +651,8 @@ class World:
                         await schedule(service, pod, ["node-0", "node-1", "node-2"])
                 await asyncio.sleep(0.05)
 
-        task = asyncio.create_task(work())
-        try:
+        async with at_work(work()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
 
 async def a_world(*ordinals: int, **pool) -> World:
@@ -650,6 +680,16 @@ _CONTAINER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
 
 def _custom(kind: str, name: str, spec: Obj) -> Obj:
     return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _conditions(status: Obj) -> dict[str, Obj]:
+    return {condition["type"]: condition for condition in status.get("conditions", [])}
+
+
+def _said(conditions: Mapping[str, Obj], kind: str) -> tuple[str, str]:
+    """(status, reason); empty texts if there is no such condition."""
+    condition = conditions.get(kind, {})
+    return condition.get("status", ""), condition.get("reason", "")
 
 
 def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
@@ -709,11 +749,19 @@ def bind_args(pod: Obj, node: str, **changed) -> bytes:
     return orjson.dumps(args | changed)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 60.0) -> None:
-    """Wait until something holds; looks every 10 to 100 ms of the loop's time."""
+async def until(
+    read: Callable[[], object], wanted: object = _ANYTHING_TRUE, *, timeout_s: float = 60.0
+) -> None:
+    """Wait until ``read`` gives ``wanted``, or anything true. It may be asynchronous, and is called
+    every 10 to 100 ms of the loop's time.
+    """
     period_s = min(max(0.01, timeout_s / 500), 0.1)
+    found: object = None
     for _ in range(int(timeout_s / period_s)):
-        if await holds():
+        found = read()
+        if isawaitable(found):
+            found = await found
+        if found == wanted or (found and wanted is _ANYTHING_TRUE):
             return
         await asyncio.sleep(period_s)
-    raise TimeoutError(f"it does not hold within {timeout_s} s")
+    raise TimeoutError(f"it is still {found!r} after {timeout_s} s")

@@ -91,17 +91,13 @@ async def listening(page: Page, url: str, streams: int):
     clients = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _CLIENTS, f"{url}/v1/stream?pool={POOL}", str(streams)
     )
-    await until(lambda: _open(page, streams))
+    await until(lambda: page.streams.open == streams)
     try:
         yield
     finally:
         clients.kill()
         await clients.wait()
-        await until(lambda: _open(page, 0))
-
-
-async def _open(page: Page, streams: int) -> bool:
-    return page.streams.open == streams
+        await until(lambda: page.streams.open == 0)
 
 
 async def _used(cluster: Cluster) -> float:

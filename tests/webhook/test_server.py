@@ -109,7 +109,7 @@ async def test_bodies_that_are_not_whole_leave_their_bytes_to_those_that_are():
         reader, writer = await asyncio.open_connection("127.0.0.1", client._base_url.port)
         writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
         writer.write(b"Content-Length: 4900\r\n\r\n" + b" " * 4800)
-        await until(lambda: _is(server._bodies.bytes_used == 4800), timeout_s=15)
+        await until(lambda: server._bodies.bytes_used == 4800, timeout_s=15)
         assert (await post(client, "/mutate", review(a_pod())))[0] == 200
         assert b" 408 " in await reader.readline()
         assert server._bodies.bytes_used == 0
@@ -123,10 +123,6 @@ async def test_a_body_over_the_limit_of_all_together_is_refused_and_the_next_one
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
             assert "in memory already" in await response.text()
         assert (await post(client, "/mutate", review(a_pod())))[0] == 200
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def test_a_slow_head_is_cut():
@@ -228,12 +224,8 @@ async def test_a_head_that_is_too_large_and_trailers_without_end_are_cut_and_rev
         for number, data in enumerate((begin + fields, chunked + fields * 10), start=1):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(data)
-            await until(lambda sent=number: _has_cut(server, sent), timeout_s=15)  # type: ignore[misc]
+            await until(lambda: server._listener.cut["too many bytes"], number, timeout_s=15)
             writer.transport.abort()
         assert (await post(client, "/mutate", review(a_pod())))[0] == 200
         async with client.get("/metrics") as reply:
             assert reply.status == 200
-
-
-async def _has_cut(server: WebhookServer, count: int) -> bool:
-    return server._listener.cut["too many bytes"] == count

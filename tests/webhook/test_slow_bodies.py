@@ -35,7 +35,12 @@ async def test_more_slow_bodies_than_are_waited_for_keep_no_review_out():
     async with serving(arrivals=PATIENT, deadline_s=60.0) as (server, _):
         port = port_of(server)
         async with slow_bodies(PLACES + 50, port, "/mutate") as slow:
-            await until(lambda: awaits(server, PLACES, given_up=50), timeout_s=30)
+            await until(
+                lambda: (
+                    (server._bodies.arriving, server._listener.cut["slow body"]) == (PLACES, 50)
+                ),
+                timeout_s=30,
+            )
             began = time.perf_counter()
             assert await ask(port, "/mutate", body) == 200
             assert await awaits(server, PLACES, given_up=50), (
@@ -43,12 +48,20 @@ async def test_more_slow_bodies_than_are_waited_for_keep_no_review_out():
             )
 
             async def begun() -> None:
-                await until(lambda: awaits(server, PLACES, given_up=51), timeout_s=30)
+                await until(
+                    lambda: (
+                        (server._bodies.arriving, server._listener.cut["slow body"]) == (PLACES, 51)
+                    ),
+                    timeout_s=30,
+                )
 
             assert await ask(port, "/validate", body, between=begun) == 200
             assert time.perf_counter() - began < 5.0
         assert (slow.ends[408], slow.ends.total()) == (51, PLACES + 50)
-        await until(lambda: awaits(server, 0, given_up=51), timeout_s=30)
+        await until(
+            lambda: (server._bodies.arriving, server._listener.cut["slow body"]) == (0, 51),
+            timeout_s=30,
+        )
         assert server._bodies.bytes_used == 0
 
 
@@ -59,7 +72,7 @@ async def test_slow_bodies_are_given_up_before_the_deadline_and_nothing_of_them_
             await slow.ended()
             assert slow.ends == {408: PLACES}
         assert (server._bodies.arriving, server._bodies.bytes_used) == (0, 0)
-        await until(lambda: no_connections(server), timeout_s=5)
+        await until(lambda: server._listener.connections == 0, timeout_s=5)
         assert (await post(client, "/mutate", review(a_pod())))[0] == 200
 
 
@@ -75,7 +88,3 @@ async def test_a_connection_ends_with_its_408_and_is_not_lingered_on():
         assert b"less than 65536 bytes a second" in rest
         assert clock() - began < LINGERING_TIME_S / 2
         writer.close()
-
-
-async def no_connections(server: WebhookServer) -> bool:
-    return server._listener.connections == 0

@@ -277,7 +277,6 @@ class Profile:
     (alwaysCheckAllPredicates).
     """
 
-    scheduler_name: str
     filters: Sequence[FilterPlugin]
     scores: Sequence[tuple[ScorePlugin, int]]
     percentage_of_nodes_to_score: int | None = None

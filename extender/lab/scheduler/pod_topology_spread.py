@@ -143,7 +143,6 @@ class SpreadFilterState:
 class SpreadScoreState(FixedState):
     """Matching pods by domain of the candidate nodes, for each soft constraint."""
 
-    pod: PodInfo
     constraints: tuple[SpreadConstraint, ...]
     counts: list[dict[str, int]]
     weights: list[float]
@@ -216,7 +215,7 @@ class PodTopologySpread(CountingFilter):
         constraints = constraints_of(pod, "ScheduleAnyway") if own else self._defaults(pod)
         if not constraints:
             return False
-        found = self._domains(pod, constraints, nodes, require_all=own)
+        found = self._domains(constraints, nodes, require_all=own)
         for node in snapshot.nodes:
             if own and not _in_all_domains(node, constraints):
                 continue
@@ -235,7 +234,6 @@ class PodTopologySpread(CountingFilter):
 
     @staticmethod
     def _domains(
-        pod: PodInfo,
         constraints: tuple[SpreadConstraint, ...],
         nodes: Sequence[NodeInfo],
         *,
@@ -262,7 +260,7 @@ class PodTopologySpread(CountingFilter):
             )
             for constraint, domains in zip(constraints, counts, strict=True)
         ]
-        return SpreadScoreState(pod, constraints, counts, weights, ignored)
+        return SpreadScoreState(constraints, counts, weights, ignored)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the weighted number of matching pods in the node's domains. Fewer is better:

@@ -73,11 +73,10 @@ def profiles_of(
     ignored = config.ignored_resources
     return {
         profile.scheduler_name: policy_profile(
-            profile.scheduler_name, config.policy, listers, binder, ignored_resources=ignored
+            config.policy, listers, binder, ignored_resources=ignored
         )
         if config.policy is not None
         else default_profile(
-            profile.scheduler_name,
             listers,
             binder=binder,
             ignored_resources=ignored,
@@ -88,7 +87,6 @@ def profiles_of(
 
 
 def policy_profile(
-    scheduler_name: str,
     policy: Policy,
     listers: Listers,
     binder: VolumeBinder,
@@ -133,7 +131,6 @@ def policy_profile(
         plugin = makers[name]()
         scores.setdefault(plugin.name, (plugin, weight * times.get(name, 1)))
     return Profile(
-        scheduler_name,
         list({one.name: one for one in ordered}.values()),
         list(scores.values()),
         run_all_filters=policy.always_check_all_predicates,

@@ -197,7 +197,6 @@ def normalized_image(name: str) -> str:
 
 
 def default_profile(
-    scheduler_name: str,
     listers: Listers,
     *,
     binder: VolumeBinder | None = None,
@@ -234,7 +233,6 @@ def default_profile(
         (ImageLocality(), 1),
     ]
     return Profile(
-        scheduler_name,
         filters,
         scores,
         percentage_of_nodes_to_score,

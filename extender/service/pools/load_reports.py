@@ -46,8 +46,8 @@ class Report(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
     """A pool's load at one look. ``max_to_mean``: of the pods' loads, rounded, 0 if there is none;
-    ``hottest_pod`` has the most. ``silent``: vreplicas without a report that counts, ``refused``:
-    shares whose last report does not count. ``loads``: by pod name; ``mean`` of them.
+    ``hottest_pod`` has the most. ``silent``: vreplicas without a report that counts.
+    ``loads``: by pod name; ``mean`` of them.
     """
 
     metric: str
@@ -55,7 +55,6 @@ class LoadSummary:
     max_to_mean: float
     hottest_pod: str
     silent: int
-    refused: int
     loads: Mapping[str, float]
     mean: float
 
@@ -218,7 +217,6 @@ def _summary(state: PoolState, metric: str, view: LoadView, now: float) -> LoadS
         max_to_mean=round(loads[hottest] / mean, 2) if mean else 0.0,
         hottest_pod=hottest if mean else "",
         silent=view.silent,
-        refused=view.refused,
         loads=loads,
         mean=mean,
     )

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from extender.cli.main import main
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -50,23 +50,18 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _record(path: Path) -> None:
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service:
         recording = asyncio.create_task(
             record_command("--server", service.server.url, "-o", path, "--for", "6s", "--keep", "1")
         )
         async with asyncio.timeout(40):
-            await until(lambda: _begun(path), timeout_s=30)
+            await until(lambda: _has_snapshot(path), timeout_s=30)
             await world.vpod("a", 3)
             await world.vpod("b", 2)
             status, err = await recording
     assert status == 0
     assert f"{path}: " in err
-
-
-async def _begun(path: Path) -> bool:
-    return _has_snapshot(path)
 
 
 def _has_snapshot(path: Path) -> bool:

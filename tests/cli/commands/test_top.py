@@ -17,7 +17,7 @@ from rich.console import Console
 import extender
 from extender.cli.top.sorting import sort_pods
 from extender.cli.top.view import View, rates_between
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 
 OVERVIEW = {
     "at": "2026-01-01T00:02:00Z",
@@ -223,8 +223,7 @@ def environment() -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 async def test_once_or_without_a_terminal_it_prints_what_the_replica_says():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving(serve=True) as service:
         outputs = []
         for more in (("--once", "-o", "json"), ("--once",), ()):
@@ -249,8 +248,7 @@ async def test_once_or_without_a_terminal_it_prints_what_the_replica_says():
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 async def test_on_a_terminal_it_lives_until_q_and_leaves_it_as_it_was():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     before = termios.tcgetattr(theirs)

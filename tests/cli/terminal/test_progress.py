@@ -5,6 +5,7 @@ import io
 import pytest
 
 from extender.cli.terminal.progress import Progress
+from tests.support.clock import Clock
 
 
 class Terminal(io.StringIO):
@@ -12,17 +13,9 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 def test_what_is_soon_done_tells_nothing(clock: Clock):

@@ -1,7 +1,7 @@
 """A pool whose vpods have loads, and rounds of balancing: what adapters report, and what moves."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from extender.engine.rebalance.balance import LoadGoal, budget_of
@@ -159,3 +159,17 @@ def a_skewed_pool(
         placements[f"v{len(placements)}"] = where
     rates = {name: skew ** rng.random() for name in placements}
     return a_loaded_pool(placements, rates, pods=pods, slots=slots)
+
+
+def as_rows(plan: Iterable[Move]) -> list[tuple[str, int, int, int, str]]:
+    """(vpod name, from ordinal, to ordinal, vreplicas, reason)."""
+    return [
+        (
+            m.vpod.partition("/")[2],
+            int(m.from_pod.rpartition("-")[2]),
+            int(m.to_pod.rpartition("-")[2]),
+            m.vreplicas,
+            m.reason.value,
+        )
+        for m in plan
+    ]

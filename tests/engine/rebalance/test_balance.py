@@ -9,29 +9,15 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES, SPREAD_PROFILE
 from extender.engine.rebalance.balance import DEAD_BAND, MOVED_MAX, budget_of
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
-from extender.model.moves import Move
 from tests.engine.rebalance.loads import (
     LoadedPool,
     a_loaded_pool,
     a_skewed_pool,
+    as_rows,
     count,
     noise,
 )
 from tests.support.builders import a_node
-
-
-def moves(plan: list[Move]) -> list[tuple[str, int, int, int, str]]:
-    """(vpod name, from ordinal, to ordinal, vreplicas, reason)."""
-    return [
-        (
-            m.vpod.partition("/")[2],
-            int(m.from_pod.rpartition("-")[2]),
-            int(m.to_pod.rpartition("-")[2]),
-            m.vreplicas,
-            m.reason.value,
-        )
-        for m in plan
-    ]
 
 
 def one_hot_pod(**fields) -> LoadedPool:
@@ -55,7 +41,7 @@ class TestWhatMoves:
     def test_the_vreplica_that_takes_most_off_the_hot_pod_goes_to_the_coldest_one(self):
         """7.8 is allowed, and 14 is there."""
         plan = reported(one_hot_pod()).plan()
-        assert moves(plan) == [("hot", 0, 1, 1, "Load"), ("hot", 0, 2, 1, "Load")]
+        assert as_rows(plan) == [("hot", 0, 1, 1, "Load"), ("hot", 0, 2, 1, "Load")]
 
     def test_nothing_while_the_hottest_pod_is_within_the_dead_band(self):
         pool = a_loaded_pool({"a": {0: 12}, "b": {1: 8}}, {"a": 1.0, "b": 1.0}, pods=2)
@@ -94,7 +80,7 @@ class TestWhatMoves:
             {"hot": 6.0, "a": 1.0, "b": 1.0, "c": 1.0},
             pods=3,
         )
-        assert moves(reported(pool).plan()) == [
+        assert as_rows(reported(pool).plan()) == [
             ("a", 0, 1, 1, "Load"),
             ("a", 0, 2, 1, "Load"),
         ]
@@ -116,14 +102,14 @@ class TestWhatMoves:
             slots=6,
             weights={"hot": 3},
         )
-        assert moves(reported(pool).plan()) == [("hot", 0, 1, 1, "Load")]
+        assert as_rows(reported(pool).plan()) == [("hot", 0, 1, 1, "Load")]
         pool.scene.pod(1, {"tenant/b": 2, "tenant/c": 2}).vpod("c", 2, {1: 2})
         assert pool.plan() == []
 
     def test_a_vpod_stands_on_no_fewer_pods_afterwards(self):
         where = {"a": {0: 1, 1: 1}, "b": {0: 4}, "c": {1: 1}, "d": {2: 8}}
         pool = a_loaded_pool(where, {"a": 4.0, "b": 2.0, "c": 0.1, "d": 1.0}, pods=3, slots=8)
-        assert moves(reported(pool).plan()) == [("b", 0, 1, 2, "Load")], "``a`` would be better"
+        assert as_rows(reported(pool).plan()) == [("b", 0, 1, 2, "Load")], "``a`` would be better"
 
     def test_nothing_goes_to_a_pod_that_is_being_emptied_and_nothing_leaves_it_for_load(self):
         pool = reported(one_hot_pod())

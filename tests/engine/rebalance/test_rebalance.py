@@ -13,6 +13,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share
 from extender.model.moves import Move
 from extender.model.objects import VPod
+from tests.engine.rebalance.loads import as_rows
 from tests.engine.scaling.plans import closed_by_autoscaler
 from tests.support.builders import Scene, a_node
 
@@ -31,17 +32,7 @@ def planned(scene: Scene, budget: int = 100, **more) -> list[Move]:
 
 
 def moves(scene: Scene, budget: int = 100, **more) -> list[tuple[str, int, int, int, str]]:
-    """(vpod name, from ordinal, to ordinal, vreplicas, reason)."""
-    return [
-        (
-            m.vpod.partition("/")[2],
-            int(m.from_pod.rpartition("-")[2]),
-            int(m.to_pod.rpartition("-")[2]),
-            m.vreplicas,
-            m.reason.value,
-        )
-        for m in planned(scene, budget, **more)
-    ]
+    return as_rows(planned(scene, budget, **more))
 
 
 def loaded(replicas: int, load: Mapping[int, int], **fields) -> Scene:

@@ -2,21 +2,12 @@
 was not seen (I2).
 """
 
-from dataclasses import dataclass
-
 import pytest
 
 from extender.engine.state.ordinal_history import HOLD_S, OrdinalHistory
 from extender.model.objects import AdapterPod
 from tests.support.builders import a_pod
-
-
-@dataclass
-class Clock:
-    at: float = 0.0
-
-    def __call__(self) -> float:
-        return self.at
+from tests.support.clock import Clock
 
 
 @pytest.fixture
@@ -46,7 +37,7 @@ def test_after_a_list_nothing_can_close_the_gap_before_what_was_on_its_way_has_a
     ordinal_history.listed([pending()])
     assert not ordinal_history.is_known(pending())
     waits = []
-    for clock.at in (0.0, HOLD_S - 1, HOLD_S + 1):
+    for clock.now in (0.0, HOLD_S - 1, HOLD_S + 1):
         waits.append(ordinal_history.wait_s())
     assert waits == [HOLD_S, 1.0, 0.0]
 
@@ -67,7 +58,7 @@ def test_what_was_listed_for_an_earlier_gap_does_not_close_a_later_one(
 ):
     ordinal_history.listed([])
     begun = ordinal_history.since
-    clock.at = 1.0
+    clock.now = 1.0
     ordinal_history.listed([pending()])
     ordinal_history.close(begun)
     assert not ordinal_history.is_known(pending())
@@ -131,13 +122,13 @@ class TestWhatToForget:
     ):
         closed(ordinal_history, a_pod(0, uid="first"))
         since = ordinal_history.since
-        clock.at = 1.0
+        clock.now = 1.0
         ordinal_history.listed([pending("third")])
         assert ordinal_history.close(since) == frozenset()
         assert not ordinal_history.is_known(pending("third"))
 
     def test_of_two_gaps_together(self, ordinal_history: OrdinalHistory, clock: Clock):
         closed(ordinal_history, a_pod(0, uid="first"))
-        for clock.at in (1.0, 2.0):
+        for clock.now in (1.0, 2.0):
             ordinal_history.listed([pending("third")])
         assert ordinal_history.close(ordinal_history.since) == {pending().key}

@@ -13,9 +13,9 @@ from aiohttp import web
 from extender.kube.serving import readers
 from extender.kube.serving.listener import Listener
 from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, in_steps
-from tests.service.http.test_overload import Raw, _is
+from tests.service.http.test_overload import Raw
 from tests.service.http.test_server import NODES, Serving, serving
-from tests.support.service import World, filter_args, until
+from tests.support.service import World, a_world, filter_args, until
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,7 @@ READERS = 20
 
 
 async def test_readers_of_the_state_do_not_delay_a_filter():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     for number in range(VPODS):
         await world.vpod(f"v{number}", 1)
     body = filter_args(await world.pod_object(0), NODES)
@@ -76,7 +75,7 @@ async def test_who_asks_at_once_shares_an_answer_that_is_no_older_than_the_quest
 
     shared = SharedAnswers(make, general="")
     first = asyncio.create_task(shared.get(""))
-    await until(lambda: _is(made == 1))
+    await until(lambda: made == 1)
     later = [asyncio.create_task(shared.get("")) for _ in range(50)]
     later[0].cancel()
     await asyncio.sleep(0)
@@ -209,14 +208,14 @@ async def test_a_body_counts_once_for_all_readers_and_over_the_bytes_the_longest
         sending, [b"x" * 40_000_000, b"y" * 40_000_000, b"z" * 40_000_000]
     )
     deaf = [await _deaf(port, 0) for _ in range(5)]
-    await until(lambda: _is(len(sending._readers) == 5))
+    await until(lambda: len(sending._readers) == 5)
     assert sending.bytes_used == 40_000_000
     deaf += [await _deaf(port, 1), await _deaf(port, 2)]
-    await until(lambda: _is(len(sending._readers) == 2))
+    await until(lambda: len(sending._readers) == 2)
     assert sending.bytes_used == 80_000_000
     for raw in deaf:
         raw.writer.transport.abort()
-    await until(lambda: _is(not sending._readers))
+    await until(lambda: not sending._readers)
     assert (sending.bytes_used, sending._bodies) == (0, {})
     await listener.stop()
 
@@ -225,7 +224,7 @@ async def test_where_all_have_just_begun_the_new_reader_is_told_to_come_again():
     sending = Sending(sending_max=2)
     listener, port = await _serve(sending, [b"x" * 20_000_000])
     deaf = [await _deaf(port, 0) for _ in range(2)]
-    await until(lambda: _is(len(sending._readers) == 2))
+    await until(lambda: len(sending._readers) == 2)
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{port}/?body=0") as reply,

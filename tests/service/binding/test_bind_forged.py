@@ -117,10 +117,7 @@ async def a_cordoned_node(world: World, _pod: Obj) -> Args:
 
 
 async def a_node_without_slots(world: World, _pod: Obj) -> Args:
-    allocatable = {"status": {"allocatable": {names.SLOTS_RESOURCE: "5"}}}
-    await world.cluster.patch(
-        NODES, "", "node-1", allocatable, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(NODES, "", "node-1", allocatable={names.SLOTS_RESOURCE: "5"})
     return {}
 
 
@@ -209,7 +206,7 @@ async def bound(world: World) -> list[tuple[str, str, str, Any]]:
     ]
 
 
-async def known(service: Any, name: str) -> bool:
+def known(service: Any, name: str) -> bool:
     return service.caches.pods.get(f"{NS}/{name}") is not None
 
 
@@ -252,9 +249,7 @@ async def test_which_schedulers_pods_are_bound_is_configured():
         knows_past=always,
         scheduler_names=config.scheduler_names,
     )
-    await binder.bind(
-        NS, "dispatcher-0", str((await world.pod_object(0))["metadata"]["uid"]), "node-1"
-    )
+    await binder.bind(NS, "dispatcher-0", await world.uid(0), "node-1")
     assert await world.node_of(0) == "node-1"
     with pytest.raises(BindRefused, match=r"'vreplica-scheduler'.*schedulerNames"):
         await binder.bind(NS, "dispatcher-1", uid, "node-1")

@@ -52,14 +52,14 @@ async def test_a_bind_writes_node_and_ledger_in_one_write():
     assert [call.verb for call in world.api.writes()] == ["bind"]
     assert await world.node_of(0) == "node-1"
     assert await world.ledger(0) == {"tenant/a": 3}
-    assert (await world.pod_object(0))["metadata"]["annotations"][names.SLOTS_ANNOTATION] == "20"
+    assert await world.annotation(0, names.SLOTS_ANNOTATION) == "20"
 
 
 async def test_a_bind_of_an_unstamped_pod_stamps_its_slots():
     world = await World.create()
     uid = await a_pending_pod(world, slots=None)
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
-    assert (await world.pod_object(0))["metadata"]["annotations"][names.SLOTS_ANNOTATION] == "20"
+    assert await world.annotation(0, names.SLOTS_ANNOTATION) == "20"
 
 
 @pytest.mark.parametrize(
@@ -398,12 +398,8 @@ async def test_a_new_pod_bound_by_a_follower_has_an_empty_ledger_until_the_leade
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.ledger(0) == ledger
     async with world.serving():
-        await until(lambda: _published(world, "b", {0: 2}), timeout_s=10)
+        await until(lambda: world.published("b"), {0: 2}, timeout_s=10)
     assert await world.ledger(0) == {"tenant/b": 2}
-
-
-async def _published(world: World, name: str, wanted: dict[int, int]) -> bool:
-    return await world.published(name) == wanted
 
 
 async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_there_comes_back():

@@ -16,12 +16,7 @@ ALL = ["node-0", "node-1", "node-2"]
 
 
 def retried(world: World, ordinal: int = 0):
-    async def is_so() -> bool:
-        return names.RETRY_ANNOTATION in (await world.pod_object(ordinal))["metadata"].get(
-            "annotations", {}
-        )
-
-    return is_so
+    return lambda: world.annotation(ordinal, names.RETRY_ANNOTATION)
 
 
 async def touch(world: World, node: str, value: int) -> None:
@@ -200,14 +195,7 @@ async def a_pod_without_room(world: World) -> None:
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
     await world.pod(0)
-    await world.cluster.patch(
-        PODS,
-        NS,
-        "dispatcher-0",
-        {"status": {"conditions": [condition]}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    await world.patch_status(PODS, NS, "dispatcher-0", conditions=[condition])
 
 
 async def test_a_pod_that_kube_schedulers_own_plugins_refuse_is_not_patched():

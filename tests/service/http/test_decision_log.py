@@ -13,7 +13,7 @@ from extender.service.app import Service
 from extender.service.http import decision_log, recording_buffer
 from extender.whatif.recording.entries import Decided, Entry, Header, Line, Put, Reserve, Synced
 from extender.whatif.recording.lines import line_from
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 
 class Client:
@@ -43,14 +43,9 @@ class Client:
 
 @asynccontextmanager
 async def a_client() -> AsyncIterator[Client]:
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service, aiohttp.ClientSession() as session:
         yield Client(world, service, session)
-
-
-async def ended(service: Service) -> bool:
-    return service.caches.state.observer is None
 
 
 async def placed(world: World, name: str) -> bool:
@@ -142,5 +137,5 @@ async def test_it_ends_when_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(decision_log, "IDLE_S", 0.01)
     async with a_client() as client:
         await client.begin()
-        await until(lambda: ended(client.service))
+        await until(lambda: client.service.caches.state.observer is None)
         assert client.service.answers.watchers.decision_log.ring.journal == ""

@@ -14,7 +14,7 @@ from extender.telemetry.exposition import OTHER, Label
 from extender.telemetry.metrics import Metrics
 from tests.soak.measure import metric
 from tests.support.builders import NS, Scene, a_pool
-from tests.support.service import World
+from tests.support.service import World, a_world
 
 pytestmark = pytest.mark.looptime
 
@@ -87,8 +87,7 @@ async def test_a_replica_that_does_not_lead_tells_of_no_vpod_that_waits():
 
 
 async def test_a_pool_tells_of_its_pods_slots_and_vreplicas():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.pod(1, {}, node="node-1", annotations={"vreplica.dev/unschedulable": "true"})
     await world.vpod("a", 25)
     async with world.serving() as service:
@@ -172,15 +171,15 @@ async def test_the_loops_lag_is_what_a_callback_keeps_it_from():
 async def test_an_outage_that_is_over_before_the_next_scrape_is_counted():
     world = await World.create()
     await world.pods(0)
-    await world.set_ready(0)
+    await world.ready(0)
     await world.vpod("a", 3)
     pool = (f"{NS}/dispatcher",)
     async with world.serving() as service:
         await asyncio.sleep(20)
         assert scraped(service, "pool_unserved_vreplica_seconds_total") == {pool: 0}
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(10)
-        await world.set_ready(0)
+        await world.ready(0)
         await asyncio.sleep(10)
         seconds = scraped(service, "pool_unserved_vreplica_seconds_total")
         assert seconds[pool] == pytest.approx(30, abs=3)

@@ -100,7 +100,7 @@ async def test_while_all_binds_wait_the_rest_is_refused_at_once_and_everything_e
         gate = limited(it, in_flight_max={BIND: 4, FILTER: 4})
         pause = world.api.pause("bind", "pods", times=4)
         waiting = [asyncio.create_task(it.post("bind", body)) for _ in range(4)]
-        await until(lambda: _is(gate.in_flight[BIND] == 4), timeout_s=15)
+        await until(lambda: gate.in_flight[BIND] == 4, timeout_s=15)
         took_s, statuses = await _flood(it, body)
         assert set(statuses) == {503}
         assert _percentile(took_s, 99) < 1.0, "nothing waits: the binds before it will not end"
@@ -115,10 +115,6 @@ async def test_while_all_binds_wait_the_rest_is_refused_at_once_and_everything_e
         pause.go_on.set()
         await asyncio.gather(*waiting)
     assert await world.node_of(0) == "node-1"
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _flood(it: Serving, body: bytes) -> tuple[list[float], list[int]]:
@@ -166,15 +162,15 @@ async def test_beyond_the_budget_half_a_body_gives_way_to_a_whole_one():
         for raw in half_done:
             raw.head("filter", "Content-Length: 100000")
             raw.send(b" " * 99_000)
-        await until(lambda: _is(it.server.gate.bodies.bytes_used == 198_000), timeout_s=15)
+        await until(lambda: it.server.gate.bodies.bytes_used == 198_000, timeout_s=15)
         assert (await it.post("filter", good + b" " * 10_000))[0] == 200
-        await until(lambda: _is(it.server.gate.bodies.bytes_used == 99_000), timeout_s=15)
+        await until(lambda: it.server.gate.bodies.bytes_used == 99_000, timeout_s=15)
         assert (await it.post("filter", good))[0] == 200
         status, text = await it.post("filter", b" " * 200_001)
         assert (status, "bytes of request bodies are in memory already" in text) == (503, True)
         for raw in half_done:
             await raw.close()
-        await until(lambda: _is(it.server.gate.bodies.bytes_used == 0), timeout_s=15)
+        await until(lambda: it.server.gate.bodies.bytes_used == 0, timeout_s=15)
 
 
 # -- slow clients ----------------------------------------------------------------------------------
@@ -269,8 +265,8 @@ async def test_a_client_that_never_reads_its_answers_is_cut(monkeypatch: pytest.
         raw = await Raw.to(it)
         raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
         raw.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: _is(it.server._listener.cut == {"slow reader": 1}), timeout_s=15)
-        await until(lambda: _is(it.server._listener.connections == 0), timeout_s=15)
+        await until(lambda: it.server._listener.cut == {"slow reader": 1}, timeout_s=15)
+        await until(lambda: it.server._listener.connections == 0, timeout_s=15)
         raw.writer.transport.abort()
 
 
@@ -312,7 +308,7 @@ async def test_a_thousand_idle_connections_do_not_delay_a_request():
     body = filter_args(await world.pod_object(0), NODES)
     async with serving(world) as it:
         held = [await Raw.to(it) for _ in range(1000)]
-        await until(lambda: _is(it.server._listener.connections == 1000), timeout_s=15)
+        await until(lambda: it.server._listener.connections == 1000, timeout_s=15)
         began = time.perf_counter()
         assert (await it.post("filter", body))[0] == 200
         took_s = time.perf_counter() - began
@@ -464,7 +460,7 @@ async def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind_and_n
             raw.send(b"{" * 50_000)
             await raw.writer.drain()
             raw.writer.transport.abort()
-        await until(lambda: _is(it.server._listener.connections == 0), timeout_s=15)
+        await until(lambda: it.server._listener.connections == 0, timeout_s=15)
         assert await it.server.gate.drained(15)
         assert it.server.gate.bodies.bytes_used == 0
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

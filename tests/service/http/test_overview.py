@@ -7,12 +7,11 @@ import aiohttp
 from extender.service.http.overview import ChangeCounts
 from extender.service.watching.caches import Caches
 from tests.support.builders import a_pod, a_vpod
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 
 async def test_a_replica_tells_who_leads_what_there_is_and_what_happens():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service, aiohttp.ClientSession() as session:
         await world.vpod("a", 3)
         await until(lambda: _published(world))

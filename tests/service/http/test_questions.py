@@ -22,7 +22,7 @@ from extender.service.placing.decision_history import DecisionHistory
 from extender.whatif import explanation
 from tests.support.adapters import adapters, served
 from tests.support.builders import NS, POOL
-from tests.support.service import World, filter_args, until
+from tests.support.service import World, a_world, filter_args, until
 
 
 class Asking:
@@ -57,8 +57,7 @@ async def asking(world: World, **options) -> AsyncIterator[Asking]:
 
 
 async def test_a_placed_vpod_is_explained_with_who_placed_it_and_why():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 6)
     async with asking(world) as it:
         answer = await it.settled("a", 0)
@@ -74,8 +73,7 @@ async def test_a_placed_vpod_is_explained_with_who_placed_it_and_why():
 
 
 async def test_a_change_of_the_spec_is_a_second_decision_with_its_reason():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 3)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -107,8 +105,7 @@ async def test_what_waits_says_what_would_place_it():
 
 
 async def test_a_pod_is_explained():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 6)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -132,8 +129,7 @@ async def test_a_pod_is_explained():
     ],
 )
 async def test_a_wrong_question_is_told_what_is_wrong(what, status, said):
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 1)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -143,8 +139,7 @@ async def test_a_wrong_question_is_told_what_is_wrong(what, status, said):
 
 
 async def test_a_plan_tells_what_a_drain_moves():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     await world.vpod("a", 6)
     async with asking(world) as it:
         await it.settled("a", 0)
@@ -182,8 +177,7 @@ async def test_a_plan_tells_what_a_drain_moves():
     ],
 )
 async def test_a_wrong_plan_names_the_field(document, status, said):
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with asking(world) as it:
         got, answer = await it.plan(document)
         assert (got, said in answer["error"]) == (status, True), answer
@@ -209,8 +203,7 @@ async def test_a_plan_must_be_json_and_not_too_large():
 
 
 async def test_what_a_hand_over_waits_for_is_said():
-    world = await World.create(replicas=2, minPods=2, handoff={"mode": "Overlap"})
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=2, minPods=2, handoff={"mode": "Overlap"})
     await world.vpod("a", 4)
     async with asking(world) as it, adapters(world, 0, 1) as known:
         await until(served(known, "tenant/a", {0: 2, 1: 2}))
@@ -226,8 +219,7 @@ async def test_what_a_hand_over_waits_for_is_said():
 
 
 async def test_where_nobody_leads_that_is_said():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 1)
     await world.sync()
     asked = Questions(
@@ -262,8 +254,7 @@ class Held:
         return explanation.explain_vpod(state, key, history=history, expired=expired)
 
     async def questions(self) -> Questions:
-        world = await World.create()
-        await world.pods(0)
+        world = await a_world(0)
         await world.vpod("a", 1)
         await world.sync()
         return Questions(
@@ -280,7 +271,7 @@ class Held:
             asyncio.create_task(questions.explain("tenant/a", ""))
             for _ in range(service_questions.WAITING_MAX)
         ]
-        await until(lambda: _is(self.running == 1))
+        await until(lambda: self.running == 1)
         return asked
 
 
@@ -312,7 +303,7 @@ async def test_large_bodies_are_decoded_beside_the_loop_one_after_the_other(monk
 
     monkeypatch.setattr(service_questions, "decode_json", noted)
     asked = [asyncio.create_task(questions.plan(LARGE)) for _ in range(3)]
-    await until(lambda: _is(len(began) == 1))
+    await until(lambda: len(began) == 1)
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(began) == 1
@@ -371,10 +362,6 @@ async def test_a_question_that_takes_too_long_ends_and_the_next_one_has_its_turn
     assert held.most == 1
 
 
-async def _is(so: bool) -> bool:
-    return so
-
-
 async def test_verbs_are_answered_while_a_question_is_thought_about(monkeypatch):
     world = await World.create()
     await world.pod(0)
@@ -383,11 +370,9 @@ async def test_verbs_are_answered_while_a_question_is_thought_about(monkeypatch)
     pod = await world.pod_object(0)
     held = Held(monkeypatch)
     async with asking(world) as it:
-        await until(
-            lambda: _is("tenant/a" in it.service.caches.state.pool(POOL).vpods), timeout_s=5
-        )
+        await until(lambda: "tenant/a" in it.service.caches.state.pool(POOL).vpods, timeout_s=5)
         question = asyncio.create_task(it.explain(vpod="tenant/a"))
-        await until(lambda: _is(held.running == 1), timeout_s=5)
+        await until(lambda: held.running == 1, timeout_s=5)
         headers = {"Content-Type": "application/json"}
         async with it.session.post(
             f"{it.url}/v1/filter", data=filter_args(pod, ["node-0"]), headers=headers

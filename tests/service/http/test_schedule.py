@@ -79,11 +79,7 @@ def a_request(pool: Mapping[str, object] | None = None, **vpod) -> Obj:
 @asynccontextmanager
 async def calling(world: World, **options) -> AsyncIterator[Caller]:
     async with world.serving(serve=True, **options) as service, aiohttp.ClientSession() as session:
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         yield Caller(service, session)
 
 
@@ -136,11 +132,7 @@ async def test_what_is_left_makes_the_pool_larger():
     world = await a_world(0, replicas=1)
     async with calling(world) as caller:
         await caller.ask(25)
-
-        async def larger() -> bool:
-            return await world.replicas() == 2
-
-        await until(larger, timeout_s=5)
+        await until(world.replicas, 2, timeout_s=5)
 
 
 async def test_a_vreplica_weighs_what_the_caller_says():
@@ -207,8 +199,7 @@ async def test_a_caller_that_changes_the_amounts_keeps_what_fits():
 
 async def amounts_on_pod_0(world: World) -> Obj:
     """Its ledger, as the annotation has it."""
-    annotations = (await world.pod_object(0))["metadata"]["annotations"]
-    ledger: Obj = orjson.loads(annotations[names.PLACEMENTS_ANNOTATION])
+    ledger: Obj = orjson.loads(await world.annotation(0, names.PLACEMENTS_ANNOTATION) or "")
     return ledger
 
 
@@ -244,10 +235,7 @@ async def test_after_a_restart_the_ledgers_keep_the_share_until_the_caller_says_
         await caller.service.reconciler.reconcile()
         await world.vpod("other", 2)
 
-        async def others_are_placed() -> bool:
-            return sum((await world.published("other")).values()) == 2
-
-        await until(others_are_placed, timeout_s=5)
+        await until(lambda: world.placed("other"), 2, timeout_s=5)
         assert await held(world) == 6
         again = await caller.ask(6)
         assert again.body == first.body
@@ -307,11 +295,7 @@ async def test_an_answer_that_comes_too_late_is_written_to_its_end():
         late = await caller.ask(3)
         assert late.status == 504
         pause.go_on.set()
-
-        async def written() -> bool:
-            return await world.ledger(0) == {KEY: 3}
-
-        await until(written, timeout_s=5)
+        await until(lambda: world.ledger(0), {KEY: 3}, timeout_s=5)
         assert (await caller.ask(3)).placed == {"dispatcher-0": 3}
 
 
@@ -333,11 +317,7 @@ async def test_a_replica_that_does_not_lead_says_who_does():
         other = world.service(elect=True, seed=2, serve=True)
         task = asyncio.create_task(other.run())
         await other.informers.wait_synced()
-
-        async def knows() -> bool:
-            return bool(other.leadership.leader(f"{NS}/dispatcher"))
-
-        await until(knows, timeout_s=5)
+        await until(lambda: other.leadership.leader(f"{NS}/dispatcher"), timeout_s=5)
         async with aiohttp.ClientSession() as session:
             reply = await Caller(other, session).ask(3)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
@@ -382,17 +362,10 @@ async def test_the_watch_of_a_source_whose_status_is_the_callers_shows_what_it_p
     await group(world, "g", 6)
     key = f"{TENANT}/g@{GROUP_KEY}"
     async with calling(world) as caller:
-
-        async def reserved() -> bool:
-            return await held(world, key) == 6
-
-        await until(reserved, timeout_s=5)
+        await until(lambda: held(world, key), 6, timeout_s=5)
         reply = await caller.ask(6, name="g", kind=GROUPS.kind, group=GROUPS.group)
         assert sum(reply.placed.values()) == 6
-        published = {"status": {"placements": reply.body["placements"]}}
-        await world.cluster.patch(
-            GROUPS, TENANT, "g", published, patch_type=PatchType.MERGE, subresource="status"
-        )
+        await world.patch_status(GROUPS, TENANT, "g", placements=reply.body["placements"])
 
         async def seen() -> bool:
             vpod = caller.service.caches.vpods.get(key)
@@ -401,11 +374,7 @@ async def test_the_watch_of_a_source_whose_status_is_the_callers_shows_what_it_p
         await until(seen, timeout_s=5)
         assert await held(world, key) == 6
         await world.cluster.delete(GROUPS, TENANT, "g")
-
-        async def released() -> bool:
-            return await held(world, key) == 0
-
-        await until(released, timeout_s=5)
+        await until(lambda: held(world, key), 0, timeout_s=5)
 
 
 def watched_vpod(vreplicas: int, placements: Mapping[str, int]) -> VPod:
@@ -429,10 +398,7 @@ async def test_what_a_lagging_controller_repeats_of_a_watched_object_goes_once_i
     mine: dict[str, Any] = {"name": "g", "kind": GROUPS.kind, "group": GROUPS.group}
 
     async def publish(caller: Caller, reply: Reply) -> None:
-        status = {"status": {"placements": reply.body["placements"]}}
-        await world.cluster.patch(
-            GROUPS, TENANT, "g", status, patch_type=PatchType.MERGE, subresource="status"
-        )
+        await world.patch_status(GROUPS, TENANT, "g", placements=reply.body["placements"])
 
         async def seen() -> bool:
             vpod = caller.service.caches.vpods.get(key)
@@ -454,20 +420,12 @@ async def test_what_a_lagging_controller_repeats_of_a_watched_object_goes_once_i
             await publish(caller, few)
         await repeated
         await caller.ask(2, few.placed, **mine)
-
-        async def lowered() -> bool:
-            return await held(world, key) == 2
-
-        await until(lowered, timeout_s=5)
+        await until(lambda: held(world, key), 2, timeout_s=5)
 
 
 async def take_pod_1_away(world: World, caller: Caller) -> None:
     await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
-
-    async def gone() -> bool:
-        return caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None
-
-    await until(gone, timeout_s=5)
+    await until(lambda: caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None, timeout_s=5)
 
 
 async def test_a_pod_that_comes_back_carries_what_a_caller_has_there():
@@ -508,16 +466,9 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
                     return False
                 return bool(pod["spec"].get("nodeName"))
 
-            async def free() -> bool:
-                return await world.ledger(1) == {}
-
             await until(back, timeout_s=5)
-            await until(free, timeout_s=15)
-
-        async def forgotten() -> bool:
-            return not caller.service.placer.external_vpods
-
-        await until(forgotten, timeout_s=5)
+            await until(lambda: world.ledger(1), {}, timeout_s=15)
+        await until(lambda: not caller.service.placer.external_vpods, timeout_s=5)
 
 
 async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one():
@@ -568,7 +519,7 @@ async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_that_come
     await world.cluster.create(ADAPTERPOOLS, NS, body)
     async with calling(world) as caller:
         await asyncio.sleep(1)
-        first = (await world.pod_object(0))["metadata"]["uid"]
+        first = await world.uid(0)
         await world.remove_pod(0)
         await asyncio.sleep(1)
         elsewhere = {"namespace": NS, "name": "other"}

@@ -29,7 +29,7 @@ from tests.e2e.processes import free_port
 from tests.service.authority import Authority, client_context
 from tests.service.http.reviewing import Reviewing
 from tests.service.http.test_schedule import a_request
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 
 ACCOUNT = "knative-eventing/kafka-controller"
 USER = "system:serviceaccount:knative-eventing:kafka-controller"
@@ -75,8 +75,7 @@ def bearing(token: str = TOKEN) -> dict[str, str]:
 
 @asynccontextmanager
 async def listening(folder: Path, **tls) -> AsyncIterator[Listening]:
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     authority = Authority(folder, "ca")
     cert_file, key_file = authority.issue("serving", "vreplica-schedule.vreplica-system.svc")
     api = world.api = Reviewing(world.cluster)
@@ -91,11 +90,7 @@ async def listening(folder: Path, **tls) -> AsyncIterator[Listening]:
         world.serving(serve=True, schedule=config) as service,
         aiohttp.ClientSession() as session,
     ):
-
-        async def leads() -> bool:
-            return service.leading()
-
-        await until(leads, timeout_s=5)
+        await until(service.leading, timeout_s=5)
         yield Listening(service, api, session, authority)
 
 

@@ -13,7 +13,7 @@ import pytest
 from extender.service.binding.verbs import ExtenderVerbs
 from extender.service.http.overload import Gate, VerbLimits
 from extender.service.http.server import ExtenderServer
-from tests.support.service import World, bind_args, filter_args, until
+from tests.support.service import World, a_world, bind_args, filter_args, until
 
 NODES = ["node-0", "node-1"]
 VERBS = ["filter", "prioritize", "bind", "preempt"]
@@ -65,8 +65,7 @@ async def test_every_verb_answers_a_good_request():
 
 
 async def test_health_metrics_and_state_answer():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 2)
     async with serving(world) as it:
         for path in ("/livez", "/healthz", "/readyz"):
@@ -86,8 +85,7 @@ async def test_health_metrics_and_state_answer():
 
 
 async def test_metrics_have_kube_schedulers_names_and_buckets():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with serving(world) as it:
         await it.post("filter", b"garbage")
         await world.vpod("a", 2)

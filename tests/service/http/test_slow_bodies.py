@@ -109,16 +109,10 @@ async def test_a_bind_whose_body_is_on_its_way_when_the_server_stops_is_answered
     gate = service.server.handlers.gate = Gate(VerbLimits(arrivals=PATIENT))
     port = int(service.server.url.rpartition(":")[2])
 
-    async def begun() -> bool:
-        return gate.bodies.arriving == 1
-
-    async def stopping() -> bool:
-        return service.server._health.draining
-
     async def stop() -> None:
-        await until(begun, timeout_s=15)
+        await until(lambda: gate.bodies.arriving == 1, timeout_s=15)
         running.cancel()
-        await until(stopping, timeout_s=15)
+        await until(lambda: service.server._health.draining, timeout_s=15)
 
     assert await ask(port, "/v1/bind", body, between=stop) == 200
     await asyncio.wait({running})

@@ -7,14 +7,15 @@ import pytest
 
 from extender.engine.placing.explain import Explanation
 from extender.engine.placing.plan import Decision, release_all
-from extender.kube.api import PODS, VPODS, ApiError, PatchType
+from extender.kube.api import PODS, VPODS, ApiError
 from extender.model import names
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Share, decode_ledger
 from extender.model.objects import placement_order
 from extender.model.reasons import ConflictReason
 from extender.service.binding.pod_binder import PodBinder
-from extender.service.placing.committer import RESERVATION_TTL_S
+from extender.service.placing.batch import Committed
+from extender.service.placing.committer import RESERVATION_TTL_S, Committer
 from extender.service.placing.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import TENANT, World, a_world, always, lost
@@ -47,13 +48,28 @@ def made_now(world: World, decision: Decision) -> Decision:
     )
 
 
+async def placed_on_the_first_of_two() -> World:
+    """Three vreplicas of vpod ``a``."""
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    return world
+
+
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:
     """vpod key -> why not all of its decision was written."""
-    committer = world.committer()
     decisions = [made_now(world, decision) for decision in wanted]
+    return (await reserve_and_commit(world.committer(), *decisions)).failed
+
+
+async def reserve_and_commit(committer: Committer, *wanted: Decision | None) -> Committed:
+    decisions = [decision for decision in wanted if decision is not None]
+    assert len(decisions) == len(wanted)
     for decision in decisions:
         committer.reserve(OWNER, decision)
-    return (await committer.commit(OWNER, POOL, decisions)).failed
+    return await committer.commit(OWNER, POOL, decisions)
 
 
 def wrote(world: World) -> list[str]:
@@ -81,11 +97,7 @@ async def test_shrinking_writes_the_status_before_the_ledger():
 
 
 async def test_a_move_writes_its_new_pod_then_the_status_then_its_old_pod():
-    world = await World.create()
-    await world.pod(0, {"tenant/a": 3}, node="node-0")
-    await world.pods(1)
-    await world.vpod("a", 3, {0: 3})
-    await world.sync()
+    world = await placed_on_the_first_of_two()
     await commit(world, a_decision("a", {1: 3}))
     assert wrote(world) == ["pods dispatcher-1", "vpods/status a", "pods dispatcher-0"]
     assert (await world.ledger(0), await world.ledger(1)) == ({}, {"tenant/a": 3})
@@ -114,7 +126,7 @@ async def test_what_a_vpod_still_publishes_in_the_pool_that_it_has_left_keeps_it
     await world.sync()
     failed = await commit(world, release_all(world.caches.state.pool(POOL), "tenant/a"))
     assert failed == {"tenant/a": "its new pool has not published yet where it goes"}
-    annotation = (await world.pod_object(0))["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION]
+    annotation = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
     assert decode_ledger(annotation) == {"tenant/a": Share(published, 3)}
 
 
@@ -161,14 +173,7 @@ async def test_a_status_keeps_conditions_of_others():
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    await world.cluster.patch(
-        VPODS,
-        TENANT,
-        "a",
-        {"status": {"conditions": [other]}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    await world.patch_status(VPODS, TENANT, "a", conditions=[other])
     await world.sync()
     await commit(world, a_decision("a", {0: 3}))
     assert {c["type"] for c in (await world.status())["conditions"]} == {
@@ -227,14 +232,7 @@ async def test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires():
     assert world.caches.state.pool(POOL).free_of(0) == 5
     await asyncio.sleep(RESERVATION_TTL_S)
     world.caches.state.expire(asyncio.get_running_loop().time())
-    await world.cluster.patch(
-        VPODS,
-        TENANT,
-        "a",
-        {"status": {"placements": []}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    await world.patch_status(VPODS, TENANT, "a", placements=[])
     await world.sync()
     assert world.digest() == before
 
@@ -259,11 +257,7 @@ async def test_what_no_ledger_took_is_not_published(error: ApiError):
 
 
 async def test_a_move_whose_new_pod_refuses_stays_published_where_it_was():
-    world = await World.create()
-    await world.pod(0, {"tenant/a": 3}, node="node-0")
-    await world.pods(1)
-    await world.vpod("a", 3, {0: 3})
-    await world.sync()
+    world = await placed_on_the_first_of_two()
     world.api.fail(
         "patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "etcd")
     )
@@ -316,13 +310,12 @@ async def test_a_ledger_beyond_a_dimension_of_the_pool_is_never_written():
 
 
 async def test_a_ledger_says_what_its_vreplicas_take_of_each_dimension():
-    world = await World.create(capacities={"cpu": 10})
-    await world.pods(0)
+    world = await a_world(0, capacities={"cpu": 10})
     await world.vpod("a", 3, perVReplica={"cpu": 2})
     await world.sync()
     assert await commit(world, a_decision("a", {0: 3})._replace(amounts=(("cpu", 2),))) == {}
-    annotations = (await world.pod_object(0))["metadata"]["annotations"]
-    assert annotations[names.PLACEMENTS_ANNOTATION] == '{"tenant/a":[3,1,{"cpu":2}]}'
+    ledger = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
+    assert ledger == '{"tenant/a":[3,1,{"cpu":2}]}'
     assert await world.published() == {0: 3}
 
 
@@ -411,11 +404,7 @@ async def test_what_a_bind_under_way_carries_is_not_published_before_it_is_confi
 
 
 async def test_who_no_longer_leads_writes_nothing_more():
-    world = await World.create()
-    await world.pod(0, {"tenant/a": 3}, node="node-0")
-    await world.pods(1)
-    await world.vpod("a", 3, {0: 3})
-    await world.sync()
+    world = await placed_on_the_first_of_two()
 
     async def depose() -> None:
         world.leads = False
@@ -430,11 +419,7 @@ async def test_who_no_longer_leads_writes_nothing_more():
 async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered(
     calls: int,
 ):
-    world = await World.create()
-    await world.pod(0, {"tenant/a": 3}, node="node-0")
-    await world.pods(1)
-    await world.vpod("a", 3, {0: 3})
-    await world.sync()
+    world = await placed_on_the_first_of_two()
     served = 0
 
     def count(_call) -> None:
@@ -493,8 +478,8 @@ async def test_a_leader_that_reads_of_another_pod_of_the_name_believes_the_old_l
     committer = world.committer()
     for name, target in (("b", {0: 1}), ("a", {0: 2})):
         decision = made_now(world, a_decision(name, target))
-        committer.reserve(OWNER, decision)
-        assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {f"tenant/{name}"}
+        failed = (await reserve_and_commit(committer, decision)).failed
+        assert set(failed) == {f"tenant/{name}"}
     assert await world.published("a") == {}
     await world.check()
 
@@ -538,8 +523,7 @@ async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
     await binder.bind(NS, "dispatcher-0", uid, "node-1")
     await world.sync()
     decision = made_now(world, a_decision("a", {0: 2}))
-    committer.reserve(OWNER, decision)
-    assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
+    assert (await reserve_and_commit(committer, decision)).failed == {}
     assert wrote(world)[-1:] == ["vpods/status a"]
     assert world.api.count("patch", "pods") == 0
 

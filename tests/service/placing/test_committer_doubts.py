@@ -3,17 +3,15 @@ or published since.
 """
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
-from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.placing.plan import place, release_all
 from extender.engine.rebalance.relocation import relocate
-from extender.kube.api import VPODS, ApiError, PatchType
+from extender.kube.api import VPODS, ApiError
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
-from extender.service.placing.batch import Committed
 from extender.service.placing.ledger_confirmations import (
     FRESH_S,
     LATE_MAX,
@@ -23,19 +21,19 @@ from extender.service.placing.ledger_confirmations import (
 from extender.service.placing.status_doubts import StatusDoubts
 from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.watching.caches import Caches
-from tests.service.placing.test_committer import OWNER, a_decision, commit, made_now
+from tests.service.placing.test_committer import (
+    OWNER,
+    a_decision,
+    commit,
+    made_now,
+    placed_on_the_first_of_two,
+    reserve_and_commit,
+)
 from tests.support.builders import NS, POOL, a_vpod
+from tests.support.clock import Clock
 from tests.support.service import TENANT, World, a_world, lost
 
 pytestmark = pytest.mark.looptime
-
-
-@dataclass
-class Clock:
-    at: float = 0.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 def test_of_several_late_writes_of_a_pod_each_is_remembered():
@@ -48,8 +46,8 @@ def test_of_several_late_writes_of_a_pod_each_is_remembered():
     ledger_confirmations.late("uid", "B")
     ledger_confirmations.changed("uid", 0.0)
     assert [ledger_confirmations.is_fresh("uid", text) for text in "ABC"] == [False, False, True]
-    clock.at = UNDER_WAY_S
-    ledger_confirmations.note("uid", clock.at)
+    clock.now = UNDER_WAY_S
+    ledger_confirmations.note("uid", clock.now)
     assert [ledger_confirmations.is_fresh("uid", text) for text in "ABC"] == [True, True, True]
 
 
@@ -60,8 +58,8 @@ def test_of_too_many_late_writes_any_text_may_be_looked_for():
         ledger_confirmations.late("uid", str(number))
     ledger_confirmations.note("uid", 0.0)
     assert not ledger_confirmations.is_fresh("uid", "another")
-    clock.at = UNDER_WAY_S
-    ledger_confirmations.note("uid", clock.at)
+    clock.now = UNDER_WAY_S
+    ledger_confirmations.note("uid", clock.now)
     assert ledger_confirmations.is_fresh("uid", "another")
 
 
@@ -69,9 +67,9 @@ def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():
     clock = Clock()
     ledger_confirmations = LedgerConfirmations(clock)
     ledger_confirmations.note("uid", 0.0)
-    clock.at = FRESH_S - 0.1
+    clock.now = FRESH_S - 0.1
     assert ledger_confirmations.is_fresh("uid", "{}")
-    clock.at = FRESH_S
+    clock.now = FRESH_S
     assert not ledger_confirmations.is_fresh("uid", "{}")
 
 
@@ -82,13 +80,13 @@ def test_a_proof_is_none_while_a_write_that_compares_with_the_same_text_may_arri
     ledger_confirmations.note("uid", 0.0)
     assert not ledger_confirmations.is_fresh("uid", "{}")
     assert ledger_confirmations.is_fresh("uid", "another")
-    clock.at = UNDER_WAY_S
-    ledger_confirmations.note("uid", clock.at)
+    clock.now = UNDER_WAY_S
+    ledger_confirmations.note("uid", clock.now)
     assert ledger_confirmations.is_fresh("uid", "{}")
 
 
 def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
-    clock = Clock(at=10.0)
+    clock = Clock(10.0)
     ledger_confirmations = LedgerConfirmations(clock)
     ledger_confirmations.note("asked", 10.0)
     ledger_confirmations.changed("changed", 10.0)
@@ -114,8 +112,7 @@ async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_pub
     assert pod is not None
     committer.ledger_confirmations.late(pod.uid, pod.ledger_text)
     decision = made_now(world, a_decision("a", {0: 2}))
-    committer.reserve(OWNER, decision)
-    failed = (await committer.commit(OWNER, POOL, [decision])).failed
+    failed = (await reserve_and_commit(committer, decision)).failed
     assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
 
 
@@ -155,11 +152,11 @@ async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_afte
     lists = Lists()
     doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
-    clock.at = UNDER_WAY_S - 1.0
+    clock.now = UNDER_WAY_S - 1.0
     assert (await held(doubts), lists.asked) == (True, [])
-    clock.at = UNDER_WAY_S
+    clock.now = UNDER_WAY_S
     assert await held(doubts)
-    clock.at = 600.0
+    clock.now = 600.0
     assert (await held(doubts), len(lists.asked)) == (True, 1)
     await lists.answered()
     assert not await held(doubts)
@@ -173,14 +170,14 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
     lists = Lists()
     doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
-    clock.at = 1.9
+    clock.now = 1.9
     assert (await held(doubts), lists.asked) == (True, [])
-    clock.at = 2.0
+    clock.now = 2.0
     assert (await held(doubts), len(lists.asked)) == (True, 1)
     await lists.answered(there=False)
-    clock.at = 11.0
+    clock.now = 11.0
     assert (await held(doubts), len(lists.asked)) == (True, 1)
-    clock.at = 12.0
+    clock.now = 12.0
     assert (await held(doubts), len(lists.asked)) == (True, 2)
     await lists.answered()
     assert not await held(doubts)
@@ -190,7 +187,7 @@ async def test_conflict_after_conflict_does_not_put_the_list_off():
     clock = Clock()
     lists = Lists()
     doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
-    for clock.at in (0.0, 1.0, 2.0):
+    for clock.now in (0.0, 1.0, 2.0):
         doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
     assert (await held(doubts), len(lists.asked)) == (True, 1)
 
@@ -201,11 +198,11 @@ async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it()
     doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
-    clock.at = 5.0
+    clock.now = 5.0
     doubts.look_again("tenant/b")
     assert doubts.is_doubtful("tenant/b")
     await asyncio.sleep(0)
-    clock.at = UNDER_WAY_S + 1.0
+    clock.now = UNDER_WAY_S + 1.0
     await lists.answered()
     assert (await held(doubts), doubts.is_doubtful("tenant/b")) == (True, False)
 
@@ -264,11 +261,7 @@ async def test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publi
 
 
 async def test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger():
-    world = await World.create()
-    await world.pod(0, {"tenant/a": 3}, node="node-0")
-    await world.pods(1)
-    await world.vpod("a", 3, {0: 3})
-    await world.sync()
+    world = await placed_on_the_first_of_two()
     committer = world.committer()
     decision = made_now(world, a_decision("a", {1: 3}))
     committer.reserve(OWNER, decision)
@@ -318,9 +311,7 @@ async def test_what_another_leader_publishes_meanwhile_stays_in_the_ledger():
     await asyncio.sleep(1)
     assert await world.published() == {0: 1}
     status = {"placements": [{"podName": "dispatcher-0", "vreplicas": 3}], "scheduledVReplicas": 3}
-    await world.cluster.patch(
-        VPODS, TENANT, "a", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(VPODS, TENANT, "a", **status)
     await world.sync("vpods")
     pause.go_on.set()
     await written
@@ -333,8 +324,7 @@ async def test_what_a_vpod_that_has_left_still_publishes_stays_in_the_ledger():
     await world.vpod("a", 3, {0: 3}, poolRef={"namespace": NS, "name": "other"})
     await world.sync()
     committer, gone = world.committer(), release_all(world.caches.state.pool(POOL), "tenant/a")
-    committer.reserve(OWNER, gone)
-    assert set((await committer.commit(OWNER, POOL, [gone])).failed) == {"tenant/a"}
+    assert set((await reserve_and_commit(committer, gone)).failed) == {"tenant/a"}
     assert await world.ledger(0) == {"tenant/a": 3}
 
 
@@ -348,8 +338,7 @@ async def test_a_ledger_that_may_have_been_lowered_is_not_published_by_what_we_k
         await world.set_vreplicas("a", vreplicas)
         await world.sync("vpods")
         decision = made_now(world, a_decision("a", {0: vreplicas}))
-        committer.reserve(OWNER, decision)
-        await committer.commit(OWNER, POOL, [decision])
+        await reserve_and_commit(committer, decision)
 
     await decide(3)
     world.api.fail("patch", "pods", after=lost())
@@ -369,12 +358,10 @@ async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_b
     await world.sync()
     committer, decision = world.committer(), made_now(world, a_decision("a", {0: 1}))
     world.no_predecessor_writes = False
-    committer.reserve(OWNER, decision)
-    assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {"tenant/a"}
+    assert set((await reserve_and_commit(committer, decision)).failed) == {"tenant/a"}
     assert await world.ledger(0) == {"tenant/a": 3}
     world.no_predecessor_writes = True
-    committer.reserve(OWNER, decision)
-    assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
+    assert (await reserve_and_commit(committer, decision)).failed == {}
     assert await world.ledger(0) == {"tenant/a": 1}
 
 
@@ -387,21 +374,16 @@ async def test_a_move_in_doubt_is_not_told_by_a_stale_decision_nor_where_it_was_
     committer = world.committer()
     pool = world.caches.state.pool(POOL)
 
-    async def write(decision: Decision | None) -> Committed:
-        assert decision is not None
-        committer.reserve(OWNER, decision)
-        return await committer.commit(OWNER, POOL, [decision])
-
     world.api.fail("patch", "vpods/status", before=lost())
     move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.COMPACTION)
-    in_doubt = await write(relocate(pool, pool.vpods["tenant/a"], [move]))
+    in_doubt = await reserve_and_commit(committer, relocate(pool, pool.vpods["tenant/a"], [move]))
     assert (list(in_doubt.failed), in_doubt.reported) == (["tenant/a"], {})
     again = place(pool, pool.vpods["tenant/a"])
     await world.set_vreplicas("a", 4)
     await world.sync()
-    stale = await write(again)
+    stale = await reserve_and_commit(committer, again)
     assert (stale.failed, stale.reported) == ({}, {})
-    written = await write(place(pool, pool.vpods["tenant/a"]))
+    written = await reserve_and_commit(committer, place(pool, pool.vpods["tenant/a"]))
     assert (await world.published(), written.reported["tenant/a"].moves) == ({0: 3, 1: 1}, ())
 
 
@@ -462,29 +444,19 @@ async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_w
     committer = world.committer()
     pool = world.caches.state.pool(POOL)
 
-    async def write(decision: Decision | None) -> Committed:
-        assert decision is not None
-        committer.reserve(OWNER, decision)
-        return await committer.commit(OWNER, POOL, [decision])
-
     world.api.fail("patch", "vpods/status", after=lost())
     move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.POLICY)
-    assert list((await write(relocate(pool, pool.vpods["tenant/a"], [move]))).failed) == [
-        "tenant/a"
-    ]
+    moving = relocate(pool, pool.vpods["tenant/a"], [move])
+    assert list((await reserve_and_commit(committer, moving)).failed) == ["tenant/a"]
     assert await world.published() == {0: 4, 1: 1}
     told = await moved(world)
     await asyncio.sleep(2)
     await world.set_vreplicas("a", 1)
     await world.sync()
-    await write(place(pool, pool.vpods["tenant/a"]))
+    await reserve_and_commit(committer, place(pool, pool.vpods["tenant/a"]))
     assert (await world.published(), await moved(world)) == ({0: 1}, told)
 
 
 async def moved(world: World) -> list[str]:
-    conditions = (await world.status())["conditions"]
-    return [
-        item["message"] + item["lastTransitionTime"]
-        for item in conditions
-        if item["type"] == "Moved"
-    ]
+    found = (await world.conditions()).get("Moved")
+    return [found["message"] + found["lastTransitionTime"]] if found else []

@@ -22,15 +22,10 @@ async def two_pods(**pool) -> World:
     return world
 
 
-async def annotations(world: World, ordinal: int) -> dict[str, str]:
-    found: dict[str, str] = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
-    return found
-
-
 async def tried_last(world: World, ordinal: int, ago_s: float) -> None:
     """The last attempt to evict the pod was so long ago."""
     latest_s = world.cluster.server.now() - ago_s
-    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    uid = await world.uid(ordinal)
     text = encode_eviction(Eviction(latest_s - 10, latest_s), uid)
     await world.annotate(ordinal, **{EVICTING_ANNOTATION: text})
 
@@ -48,7 +43,6 @@ async def test_an_eviction_that_is_tried_again_ends_by_itself_and_leaves_no_gap(
         assert await is_gone(world, 0)
     assert known.gaps == []
     assert await moved(world) == ("Evicted", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
-    await world.check()
 
 
 async def test_an_adapter_is_told_that_it_is_evicted():
@@ -77,15 +71,11 @@ async def test_an_eviction_that_nobody_tries_again_is_given_up():
         await until(served(known, "tenant/b", {1: 1}))
         await tried_last(world, 0, FRESH_S - 70)
         await asyncio.sleep(65)
-        assert EVICTING_ANNOTATION in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is not None
         await asyncio.sleep(70)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         await world.vpod("c", 4)
-
-        async def it_takes_some() -> bool:
-            return "tenant/c" in known.serving[0]
-
-        await until(it_takes_some)
+        await until(lambda: "tenant/c" in known.serving[0])
     assert known.gaps == []
 
 
@@ -146,10 +136,7 @@ async def test_descheduling_waits_like_any_other_eviction():
     )
     await with_webhook(world)
     await world.pods(0, 1)
-    seen = {"status": {"observedGeneration": 1, "replicas": 2}}
-    await world.cluster.patch(
-        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(STATEFULSETS, NS, "dispatcher", observedGeneration=1, replicas=2)
     async with world.serving() as service, adapters(world, 0, 1, delay_s={1: 3.0}) as known:
         await world.vpod("a", 4)
         await until(served(known, KEY, {0: 2, 1: 2}))
@@ -167,19 +154,16 @@ async def test_descheduling_waits_like_any_other_eviction():
 
 async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has():
     """Two of three pods stand on the node, and maxUnavailable lets one go at a time."""
-    world = await World.create(
+    world = await a_world(
+        2,
         replicas=3,
         minPods=3,
         handoff={"mode": "Overlap"},
         descheduling={"reasons": ["NodeMaintenance"]},
     )
-    await world.pods(2)
     for ordinal in (0, 1):
         await world.pod(ordinal, {}, node="node-0")
-    seen = {"status": {"observedGeneration": 1, "replicas": 3}}
-    await world.cluster.patch(
-        STATEFULSETS, NS, "dispatcher", seen, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(STATEFULSETS, NS, "dispatcher", observedGeneration=1, replicas=3)
     async with world.serving(), adapters(world, 0, 1, 2, delay_s={0: 2.0, 1: 2.0}) as known:
         await world.vpod("a", 6)
         await until(served(known, KEY, {0: 2, 1: 2, 2: 2}))
@@ -202,14 +186,13 @@ async def test_a_cordoned_node_is_left_pod_by_pod_once_others_serve_what_it_has(
         await until(one_is_gone)
         await asyncio.sleep(30)
         (first,) = await gone()
-        assert '"queued":true' in (await annotations(world, 1 - first))[EVICTING_ANNOTATION]
+        assert '"queued":true' in (await world.annotation(1 - first, EVICTING_ANNOTATION) or "")
         await world.remove_pod(first)
         await world.pod(first, {}, node="node-1")
         async with adapters_beside(known, first):
             await until(lambda: is_gone(world, 1 - first))
     assert known.gaps == []
     assert len(await world.events("Descheduled")) == 2
-    await world.check()
 
 
 async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_it():
@@ -220,9 +203,8 @@ async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_i
         await world.vpod("a", 4)
         await published(world, {0: 2, 1: 2})
         await asyncio.sleep(61)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         assert await world.published("a") == {0: 2, 1: 2}
-    await world.check()
 
 
 async def test_a_pool_without_the_mode_ignores_the_annotation():
@@ -230,13 +212,12 @@ async def test_a_pool_without_the_mode_ignores_the_annotation():
     async with world.serving():
         await world.vpod("a", 4)
         await published(world, {0: 2, 1: 2})
-        uid = (await world.pod_object(0))["metadata"]["uid"]
+        uid = await world.uid(0)
         now = "2027-01-15T08:00:00Z"
         mark = f'{{"uid":"{uid}","first":"{now}","latest":"{now}"}}'
         await world.annotate(0, **{EVICTING_ANNOTATION: mark})
         await asyncio.sleep(30)
         assert await world.published("a") == {0: 2, 1: 2}
-    await world.check()
 
 
 async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_eviction():
@@ -250,7 +231,7 @@ async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_evi
         await ledgers(world, {0: 0, 1: 4})
         await tried_last(world, 0, FRESH_S)
         await asyncio.sleep(65)
-        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
         await world.vpod("b", 1)
         await until(served(known, "tenant/b", {1: 1}))
         assert await world.ledger(0) == {}
@@ -270,7 +251,7 @@ async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselv
         await first
         await asyncio.sleep(20)
         assert not second.done()
-        assert "turn" not in (await annotations(world, 1))[EVICTING_ANNOTATION]
+        assert "turn" not in (await world.annotation(1, EVICTING_ANNOTATION) or "turn")
         assert known.serving[1]
         await world.remove_pod(0)
         await world.pod(0, {}, node="node-0")
@@ -279,4 +260,3 @@ async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselv
         assert "waits for its turn" in refusals[0]
         assert len(refusals) > 4
     assert known.gaps == []
-    await world.check()

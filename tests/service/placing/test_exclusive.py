@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PODS, STATEFULSETS, VPODS, PatchType
+from extender.kube.api import PODS, STATEFULSETS, VPODS
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
@@ -60,7 +60,6 @@ async def test_a_moved_share_is_prepared_drained_and_only_then_served():
         (1, KEY, "Serve"),
     ]
     assert known.most == {KEY: 2}
-    await world.check()
 
 
 async def test_an_adapter_is_told_why_its_share_goes_to_one_that_serves_the_vpod_already():
@@ -70,12 +69,11 @@ async def test_an_adapter_is_told_why_its_share_goes_to_one_that_serves_the_vpod
         await world.vpod("a", 2)
         await serves(known, {0: 1, 1: 1})
         assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
-        await until(lambda: is_told(known, (0, KEY, "Drain")))
+        await until(lambda: (0, KEY, "Drain") in known.told)
         assert (await known.assignment(0))["shares"][KEY]["intent"] == "Rebalance"
         await serves(known, {1: 2})
         assert len(service.committer.hand_overs) == 0
     assert known.most == {KEY: 2}
-    await world.check()
 
 
 async def gone_from_ledger(world: World, ordinal: int) -> bool:
@@ -93,7 +91,6 @@ async def test_of_a_part_that_moves_no_more_is_served_together():
             assert await service.placer.move(POOL, [a_move(3)]) == [a_move(3)]
             assert await serves(known, {0: 1, 1: 3}) > 3
     assert known.most == {KEY: 4}
-    await world.check()
 
 
 async def test_a_drained_pods_shares_are_served_elsewhere_once_it_has_let_go():
@@ -104,7 +101,6 @@ async def test_a_drained_pods_shares_are_served_elsewhere_once_it_has_let_go():
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         assert await serves(known, {1: 4}) > 5
     assert known.most == {KEY: 4}
-    await world.check()
 
 
 async def test_what_an_adapter_does_not_let_go_is_served_elsewhere_a_lease_after_its_deadline():
@@ -123,7 +119,6 @@ async def test_what_an_adapter_does_not_let_go_is_served_elsewhere_a_lease_after
         (wait,) = service.committer.hand_overs.describe_waits(POOL, KEY)
         assert wait.startswith("waits until the lease of dispatcher-0 has run out (")
         assert 20 + LEASE_S - 26 < await serves(known, {1: 4}) < 20 + LEASE_S - 22
-    await world.check()
 
 
 async def test_the_shares_of_a_lost_pod_are_served_elsewhere_a_lease_later():
@@ -131,10 +126,9 @@ async def test_the_shares_of_a_lost_pod_are_served_elsewhere_a_lease_later():
     async with world.serving(), adapters(world, 0, 1) as known:
         await world.vpod("a", 4)
         await serves(known, {0: 2, 1: 2})
-        await known.ready(0, ready=False)
+        await world.ready(0, ready=False)
         known.ends(0)
         assert 15 + LEASE_S - 1 < await serves(known, {1: 4}) < 15 + LEASE_S + 3
-    await world.check()
 
 
 @pytest.mark.parametrize(("stopped", "wait_s"), [(True, 0), (False, LEASE_S)])
@@ -153,20 +147,12 @@ async def test_an_ordinal_that_comes_back_serves_once_the_pod_before_it_has_stop
         await world.pods(0)
         async with adapters_beside(known, 0):
             assert wait_s - 1 < await serves(known, {0: 2}) < wait_s + 2
-    await world.check()
 
 
 async def stop(world: World, ordinal: int) -> None:
     """The kubelet says that the containers of a pod have stopped."""
     status = {"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}}]}
-    await world.cluster.patch(
-        PODS,
-        NS,
-        f"dispatcher-{ordinal}",
-        {"status": status},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    await world.patch_status(PODS, NS, f"dispatcher-{ordinal}", **status)
 
 
 async def test_a_leader_that_is_new_tells_nobody_to_serve_more_for_a_lease():
@@ -186,7 +172,6 @@ async def test_a_leader_that_is_new_tells_nobody_to_serve_more_for_a_lease():
             (wait,) = service.committer.hand_overs.describe_waits(POOL, KEY)
             assert wait.startswith("the leader is new: it tells nobody to serve more until")
             assert LEASE_S - 5 < await serves(known, {0: 1, 1: 1}) < LEASE_S
-    await world.check()
 
 
 async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_the_lease():
@@ -195,14 +180,12 @@ async def test_a_pool_that_becomes_exclusive_goes_on_and_tells_its_adapters_of_t
         await world.vpod("a", 2)
         await serves(known, {0: 2})
         assert "leaseSeconds" not in await known.assignment(0)
-        spec = {"spec": {"handoff": {"mode": "Exclusive"}}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+        await world.patch_pool(handoff={"mode": "Exclusive"})
         await asyncio.sleep(1)
         assert (await known.assignment(0))["leaseSeconds"] == LEASE_S
         await world.vpod("b", 1)
         await until(served(known, "tenant/b", {0: 1}), timeout_s=LEASE_S + 2)
     assert known.gaps == []
-    await world.check()
 
 
 async def test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too():
@@ -210,9 +193,8 @@ async def test_what_a_vpod_publishes_in_its_former_pool_is_not_served_here_too()
     async with world.serving() as service:
         await asyncio.sleep(LEASE_S + 1)
         await world.vpod("a", 2, poolRef={"namespace": "elsewhere", "name": "former"})
-        status = {"status": {"placements": [{"podName": "former-3", "vreplicas": 2}]}}
-        await world.cluster.patch(
-            VPODS, "tenant", "a", status, patch_type=PatchType.MERGE, subresource="status"
+        await world.patch_status(
+            VPODS, "tenant", "a", placements=[{"podName": "former-3", "vreplicas": 2}]
         )
         await asyncio.sleep(1)
         await world.point("a", at=NS)
@@ -239,11 +221,7 @@ async def test_while_no_stateful_set_is_known_a_pod_serves_what_is_published_on_
     world = await a_world(0)
     await world.vpod("a", 2)
     async with world.serving() as service, adapters(world, 0) as known:
-        await until(lambda: is_told(known, (0, KEY, "Prepare")))  # the leader is new
+        await until(lambda: (0, KEY, "Prepare") in known.told)  # the leader is new
         await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
         await serves(known, {0: 2})
         assert service.caches.state.pool(POOL).stateful_set is None
-
-
-async def is_told(known: Adapters, what: tuple[int, str, str]) -> bool:
-    return what in known.told

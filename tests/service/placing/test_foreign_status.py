@@ -82,7 +82,7 @@ async def drain(world: World, ordinal: int) -> None:
 async def test_a_consumer_group_gets_a_vpods_conditions_beside_its_own_controllers():
     world = await a_world()
     await world.pods(0)
-    await world.set_ready(0, ready=True)
+    await world.ready(0, ready=True)
     await group(world, replicas=3, conditions=[READY])
     async with world.serving():
         scheduled = await says(world, "Scheduled", "True", "AllPlaced")
@@ -125,7 +125,7 @@ async def test_that_a_consumer_group_is_placed_is_an_event_on_it():
 async def test_one_that_has_no_room_says_why_until_it_has():
     world = await a_world(maxPods=1)
     await world.pods(0)
-    await world.set_ready(0, ready=True)
+    await world.ready(0, ready=True)
     await group(world, replicas=25)
     async with world.serving():
         scheduled = await says(world, "Scheduled", "False", "InsufficientSlots")
@@ -222,12 +222,12 @@ async def test_a_lost_pod_is_told_once_by_condition_and_event_and_by_no_other_le
     world = await a_world(minPods=3, rescheduleAfterSeconds=None)
     await world.pods(0, 1, 2)
     for ordinal in range(3):
-        await world.set_ready(ordinal, ready=True)
+        await world.ready(ordinal, ready=True)
     await group(world, replicas=6)
     async with world.serving():
         await says(world, "Available", "True", "AllReady")
         for ordinal in (0, 1):
-            await world.set_ready(ordinal, ready=False)
+            await world.ready(ordinal, ready=False)
             await asyncio.sleep(20)
         await set_node_ready(world, "node-2", ready=False)
         await says(world, "Available", "False", "NodeLost")
@@ -241,7 +241,7 @@ async def test_a_lost_pod_is_told_once_by_condition_and_event_and_by_no_other_le
         assert len(await told(world, "Unavailable")) == 3
         assert status_writes(world) == writes
         for ordinal in (0, 1):
-            await world.set_ready(ordinal, ready=True)
+            await world.ready(ordinal, ready=True)
         await set_node_ready(world, "node-2", ready=True)
         await says(world, "Available", "True", "AllReady")
         await asyncio.sleep(5)
@@ -267,7 +267,7 @@ async def test_a_controller_that_writes_at_the_same_moment_keeps_what_it_wrote()
 async def test_a_controller_that_drops_our_conditions_is_not_fought():
     world = await a_world(minPods=3)
     await world.pods(0)
-    await world.set_ready(0, ready=True)
+    await world.ready(0, ready=True)
     await group(world, replicas=3, conditions=[READY])
     async with world.serving():
         await says(world, "Scheduled", "True", "AllPlaced")
@@ -284,7 +284,7 @@ async def test_a_controller_that_drops_our_conditions_is_not_fought():
 async def test_a_condition_of_ours_that_somebody_sets_wrong_is_put_right():
     world = await a_world()
     await world.pods(0)
-    await world.set_ready(0, ready=True)
+    await world.ready(0, ready=True)
     await group(world, replicas=3)
     async with world.serving():
         await says(world, "Available", "True", "AllReady")
@@ -339,7 +339,7 @@ async def test_conditions_that_the_kinds_schema_refuses_keep_nobody_from_a_place
     caplog.set_level(logging.WARNING)
     world = await a_world(minPods=3)
     await world.pods(0)
-    await world.set_ready(0, ready=True)
+    await world.ready(0, ready=True)
     await group(world, replicas=3)
     world.api.fail("patch", "consumergroups/status", before=invalid(), times=REFUSALS_MAX)
     async with world.serving():

@@ -4,8 +4,6 @@ without need.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import orjson
 import pytest
@@ -29,15 +27,13 @@ from extender.service.placing.placer import Placer
 from extender.service.pools.availability import FEED_PERIOD_S
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, Call, World, a_world, lost, schedule, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
 
 async def placed(world: World, name: str = "a", **more) -> None:
-    async def is_placed() -> bool:
-        return any(c["status"] == "True" for c in (await world.status(name)).get("conditions", []))
-
-    await until(is_placed, **more)
+    await until(lambda: world.condition(name), ("True", "AllPlaced"), **more)
 
 
 def now() -> float:
@@ -62,14 +58,13 @@ async def test_vpods_that_were_there_before_the_service_started_are_placed():
     async with world.serving():
         for index in range(7):
             await placed(world, f"v{index}")
-    await world.check()
 
 
 async def test_what_does_not_fit_waits_for_a_pod_and_is_placed_by_its_very_bind():
     world = await a_world(0, replicas=2)
     await world.vpod("a", 25)
     async with world.serving() as service:
-        await until(lambda: _published_sum(world, 20))
+        await until(world.placed, 20)
         assert await world.condition() == ("False", "InsufficientSlots")
         assert len(await world.events("FailedScheduling")) == 1
         await world.pod(1)
@@ -79,10 +74,6 @@ async def test_what_does_not_fit_waits_for_a_pod_and_is_placed_by_its_very_bind(
         bound_at = now()
         await placed(world)
         assert now() - bound_at < 0.5, "an event that helps is not waited out"
-
-
-async def _published_sum(world: World, count: int, name: str = "a") -> bool:
-    return sum((await world.published(name)).values()) == count
 
 
 async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
@@ -100,10 +91,9 @@ async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
 
 async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_some():
     still = {"movesPerPeriod": 0}
-    world = await World.create(
-        replicas=2, minPods=2, maxPods=2, rebalance=still, rescheduleAfterSeconds=None
+    world = await a_world(
+        0, 1, replicas=2, minPods=2, maxPods=2, rebalance=still, rescheduleAfterSeconds=None
     )
-    await world.pods(0, 1)
     for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
         await world.vpod(name, 1, slotsPerVReplica=weight)
     async with world.serving():
@@ -112,15 +102,13 @@ async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_
         await asyncio.sleep(1)
         ledgers = [await world.ledger(ordinal) for ordinal in (0, 1)]
         assert sum(map(len, ledgers)) == 6
-    await world.check()
 
 
 async def test_a_light_vpod_is_placed_although_heavy_ones_come_and_go():
     """Each heavy one comes before the last one goes, when the light one has waited for longer."""
     still = {"movesPerPeriod": 0}
     pods = {"replicas": 3, "minPods": 3, "maxPods": 3}
-    world = await World.create(rebalance=still, rescheduleAfterSeconds=None, **pods)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, rebalance=still, rescheduleAfterSeconds=None, **pods)
     async with world.serving():
         for name, weight in {"a": 19, "b": 19, "c": 7, "heavy-0": 13}.items():
             await world.vpod(name, 1, slotsPerVReplica=weight)
@@ -133,7 +121,6 @@ async def test_a_light_vpod_is_placed_although_heavy_ones_come_and_go():
         await asyncio.sleep(10)
         assert await world.published("light")
         assert not await world.published("heavy-1")
-    await world.check()
 
 
 async def test_what_may_have_been_written_counts_in_any_order_of_a_burst():
@@ -147,13 +134,7 @@ async def test_what_may_have_been_written_counts_in_any_order_of_a_burst():
     for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
         await world.vpod(name, 1, slotsPerVReplica=weight)
     await world.sync()
-    placer = Placer(
-        world.caches,
-        world.committer(),
-        NoScaling(),
-        reporting=world.reporting(),
-        clock=asyncio.get_running_loop().time,
-    )
+    placer = a_placer(world)
     pool = world.caches.state.pool(POOL)
     moved = {"dispatcher-0": Share(0), "dispatcher-1": Share(1)}
     pool.reserve(("placer", 0), "tenant/g", moved, expires_at=float("inf"))
@@ -194,7 +175,7 @@ async def test_a_lost_compare_and_swap_is_decided_again_after_a_backoff():
         await world.vpod("a", 10)
         await raced.reached.wait()
         lost_at = now()
-        await until(lambda: _published_sum(world, 10))
+        await until(world.placed, 10)
         assert 0.9 < now() - lost_at < 2.5
         await world.check()
         claims = service.caches.state.pool(POOL).claims_of("tenant/a").values()
@@ -237,8 +218,7 @@ async def test_the_condition_says_why_a_vpod_is_not_placed(pool: Obj, vpod: Obj,
 
 async def available(world: World, name: str) -> tuple[str, ...]:
     """Status, reason and message of the condition Available."""
-    conditions = (await world.status(name))["conditions"]
-    (found,) = [item for item in conditions if item["type"] == "Available"]
+    found = (await world.conditions(name))["Available"]
     return (found["status"], found["reason"], found["message"])
 
 
@@ -348,7 +328,6 @@ async def test_a_tenant_that_is_let_in_again_leaves_the_pod_that_was_to_be_empti
         await relabel(world, "yes")
         await asyncio.sleep(1)
         assert (await world.published(), await world.condition()) == (after, condition)
-        await world.check()
 
 
 async def relabel(world: World, paid: str) -> None:
@@ -372,7 +351,6 @@ async def test_a_pod_that_is_recreated_keeps_every_vreplica_where_it_was():
         where = {f"dispatcher-{ordinal}": 3 for ordinal in range(3)}
         # Why nobody serves those of pod 1 is told anew, as they have never been served.
         assert all(item == where for item in await history(world, "a", since=start))
-        await world.check()
 
 
 async def history(world: World, name: str, *, since: int) -> list[dict[str, int]]:
@@ -436,19 +414,12 @@ async def test_what_others_publish_while_a_batch_is_written_is_decided_again():
     late = world.api.pause("patch", "vpods/status", name="b")
     async with world.serving():
         await late.reached.wait()
-        await until(lambda: _published_sum(world, 3))
+        await until(world.placed, 3)
         others = [
             {"podName": "dispatcher-0", "vreplicas": 3},
             {"podName": "dispatcher-9", "vreplicas": 1},
         ]
-        await world.cluster.patch(
-            VPODS,
-            TENANT,
-            "a",
-            {"status": {"placements": others}},
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
+        await world.patch_status(VPODS, TENANT, "a", placements=others)
         await asyncio.sleep(0.1)
         late.go_on.set()
         await asyncio.sleep(FEED_PERIOD_S / 2)
@@ -467,31 +438,25 @@ class NoScaling:
         pass
 
 
-@asynccontextmanager
-async def leading(placer: Placer) -> AsyncIterator[None]:
-    task = asyncio.create_task(placer.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we_lead_again():
-    world = await a_world(0)
-    await world.vpod("a", 3)
-    await world.sync()
-    placer = Placer(
+def a_placer(world: World) -> Placer:
+    return Placer(
         world.caches,
         world.committer(),
         NoScaling(),
         reporting=world.reporting(),
         clock=asyncio.get_running_loop().time,
     )
+
+
+async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we_lead_again():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    placer = a_placer(world)
     pause = world.api.pause("patch", "pods")
-    async with leading(placer):
+    async with at_work(placer.run()):
         await pause.reached.wait()
-    async with leading(placer):
+    async with at_work(placer.run()):
         await placed(world, timeout_s=5)
 
 
@@ -502,17 +467,11 @@ async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_aga
     world = await a_world(0)
     await world.vpod("a", 3)
     await world.sync()
-    placer = Placer(
-        world.caches,
-        world.committer(),
-        NoScaling(),
-        reporting=world.reporting(),
-        clock=asyncio.get_running_loop().time,
-    )
+    placer = a_placer(world)
     pool = world.caches.state.pool(POOL)
     for verb in ("patch", "get"):
         world.api.fail(verb, "pods", before=lost(), times=99)
-    async with leading(placer):
+    async with at_work(placer.run()):
         await asyncio.sleep(3)
     assert pool.decided_of("tenant/a") == {"dispatcher-0": 3}, "it may have been written"
     pool.reserve(("bind", "u"), "tenant/b", {"dispatcher-0": Share(2)}, expires_at=float("inf"))
@@ -560,7 +519,7 @@ async def test_a_crash_after_any_write_moves_nothing(writes: int):
     grown = await history(world, "grown", since=start)
     assert all(step[f"dispatcher-{o}"] >= 2 for step in grown for o in range(3))
     for name, vreplicas in (("grown", 12), ("shrunk", 6), ("still", 9), ("new", 5)):
-        assert sum((await world.published(name)).values()) == vreplicas
+        assert await world.placed(name) == vreplicas
         ledgers = [(await world.ledger(ordinal)).get(f"tenant/{name}", 0) for ordinal in range(3)]
         assert sum(ledgers) == vreplicas, "S = L"
     assert not any(["tenant/gone" in await world.ledger(ordinal) for ordinal in range(3)])
@@ -663,11 +622,9 @@ async def test_a_move_whose_answer_was_lost_is_told_with_its_reason_all_the_same
         await world.annotate(1, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
         await until(lambda: _ledgers_are(world, {0: {"tenant/a": 2}, 1: {}}), timeout_s=10)
         await asyncio.sleep(60)
-        conditions = (await world.status())["conditions"]
-        assert [c["reason"] for c in conditions if c["type"] == "Moved"] == ["Drain"]
+        assert (await world.conditions())["Moved"]["reason"] == "Drain"
         assert len(await world.events("Moved")) == 1
         assert 'moves_total{reason="Drain"} 1.0' in service.metrics.render().decode()
-    await world.check()
 
 
 async def test_a_shrink_in_doubt_that_is_not_wanted_any_more_moves_nothing():
@@ -687,7 +644,6 @@ async def test_a_shrink_in_doubt_that_is_not_wanted_any_more_moves_nothing():
             seen.append(await world.published())
             await asyncio.sleep(0.1)
         assert all(published == before for published in seen)
-    await world.check()
 
 
 async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
@@ -697,7 +653,7 @@ async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
         await placed(world)
         assert await world.published() == {0: 1}
         await world.pods(1)
-        await until(lambda: _published_sum(world, 2), timeout_s=5)
+        await until(world.placed, 2, timeout_s=5)
     assert await world.published() == {0: 1, 1: 1}
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.kube.api import STATEFULSETS, ApiError, PatchType
+from extender.kube.api import ApiError
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
 from extender.service.placing.placer import NotCommitted
-from tests.support.builders import NS, POOL
+from tests.support.builders import POOL
 from tests.support.service import World, a_world, lost, until
 
 pytestmark = pytest.mark.looptime
@@ -18,19 +18,11 @@ CALLERS = "tenant/topic@queue.example.com"
 
 
 async def settled(world: World, published: dict[int, int], name: str = "a") -> None:
-    async def is_settled() -> bool:
-        return await world.published(name) == published
-
-    await until(is_settled)
+    await until(lambda: world.published(name), published)
 
 
 def a_move(vreplicas: int, *, to: int = 1, reason: MoveReason = MoveReason.COMPACTION) -> Move:
     return Move(KEY, "dispatcher-0", f"dispatcher-{to}", vreplicas, reason)
-
-
-async def moved_condition(world: World, name: str = "a") -> dict[str, str]:
-    conditions = (await world.status(name)).get("conditions", [])
-    return next((c for c in conditions if c["type"] == "Moved"), {})
 
 
 async def test_a_move_is_written_and_told_with_its_reason_in_event_condition_and_metric():
@@ -48,7 +40,7 @@ async def test_a_move_is_written_and_told_with_its_reason_in_event_condition_and
         assert await world.published() == {0: 1, 1: 3}, "placing leaves it where it was moved to"
         note = "3 vreplicas moved from dispatcher-0 to dispatcher-1 (Compaction)"
         assert [event["note"] for event in await world.events("Moved")] == [note]
-        condition = await moved_condition(world)
+        condition = (await world.conditions())["Moved"]
         assert (condition["status"], condition["reason"], condition["message"]) == (
             "True",
             "Compaction",
@@ -68,7 +60,6 @@ async def test_a_move_takes_no_more_than_is_there_and_fits():
         assert await service.placer.move(POOL, [a_move(9)]) == [a_move(1)]
         assert await world.published() == {0: 3, 1: 5}
         assert await service.placer.move(POOL, [a_move(1)]) == [], "the target is full by now"
-        await world.check()
 
 
 @pytest.mark.parametrize("close", [1 << 1, 0], ids=["closed", "not there"])
@@ -97,8 +88,7 @@ async def test_a_move_whose_new_ledger_is_not_written_leaves_all_where_it_was():
         await asyncio.sleep(30)
         assert await world.published() == {0: 4}
         assert await world.ledger(1) == {}
-        assert await moved_condition(world) == {}
-        await world.check()
+        assert "Moved" not in await world.conditions()
 
 
 async def test_a_move_whose_answer_is_lost_settles_with_nothing_lost_or_doubled():
@@ -111,8 +101,7 @@ async def test_a_move_whose_answer_is_lost_settles_with_nothing_lost_or_doubled(
         world.api.fail("patch", "vpods/status", after=lost())
         await service.placer.move(POOL, [a_move(2)])
         await asyncio.sleep(60)
-        assert sum((await world.published()).values()) == 4
-        await world.check()
+        assert await world.placed() == 4
 
 
 # -- callers that keep their status ----------------------------------------------------------------
@@ -148,11 +137,7 @@ async def test_what_has_no_room_is_left_and_the_pool_grows_for_it():
         await asyncio.sleep(1)
         decision = await service.placer.schedule(of_caller(3))
         assert (dict(decision.target), decision.pending) == ({"dispatcher-0": 2}, 1)
-        await until(lambda: _replicas(world, 2))
-
-
-async def _replicas(world: World, count: int) -> bool:
-    return await world.replicas() == count
+        await until(world.replicas, 2)
 
 
 async def test_a_shrinking_caller_keeps_its_ledgers_until_it_has_published_less():
@@ -205,7 +190,6 @@ async def test_after_a_restart_a_callers_share_stands_and_its_next_call_finds_it
         await asyncio.sleep(100)
         again = await service.placer.schedule(of_caller(2))
         assert again.target == first.target
-        await world.check()
 
 
 async def test_a_caller_that_changes_its_pool_leaves_the_old_ones_ledgers():
@@ -228,17 +212,12 @@ async def test_a_ledger_that_cannot_be_written_is_told_to_the_caller():
         assert dict((await service.placer.schedule(of_caller(2))).target) == {"dispatcher-0": 2}
 
 
-async def set_ordinals(world: World, start: int) -> None:
-    spec = {"spec": {"ordinals": {"start": start}}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
-
-
 async def test_when_ordinals_start_elsewhere_all_stays_where_it_runs_until_the_new_pods_have_room():
     world = await a_world(0, 1, 2)
     await world.vpod("a", 45)
     async with world.serving():
         await settled(world, {0: 15, 1: 15, 2: 15})
-        await set_ordinals(world, 5)
+        await world.patch_stateful_set(ordinals={"start": 5})
         await asyncio.sleep(30)
         assert await world.published() == {0: 15, 1: 15, 2: 15}, "nothing is there yet to take it"
         assert await world.condition() == ("False", "InsufficientSlots")
@@ -246,7 +225,7 @@ async def test_when_ordinals_start_elsewhere_all_stays_where_it_runs_until_the_n
         await world.pods(5)
         await settled(world, {0: 15, 1: 10, 5: 20})
         await world.check()
-        assert (await moved_condition(world))["reason"] == "OrdinalGone"
+        assert (await world.conditions())["Moved"]["reason"] == "OrdinalGone"
         await world.pods(6, 7)
         await settled(world, {5: 20, 6: 20, 7: 5})
         assert await world.condition() == ("True", "AllPlaced")
@@ -254,7 +233,6 @@ async def test_when_ordinals_start_elsewhere_all_stays_where_it_runs_until_the_n
             await world.remove_pod(ordinal)
         await asyncio.sleep(30)
         assert await world.published() == {5: 20, 6: 20, 7: 5}
-        await world.check()
 
 
 async def test_a_pod_that_ends_without_its_ordinal_before_there_is_room_has_its_vreplicas_wait():
@@ -262,11 +240,10 @@ async def test_a_pod_that_ends_without_its_ordinal_before_there_is_room_has_its_
     await world.vpod("a", 4)
     async with world.serving():
         await settled(world, {0: 4})
-        await set_ordinals(world, 5)
+        await world.patch_stateful_set(ordinals={"start": 5})
         await asyncio.sleep(1)
         assert await world.published() == {0: 4}
         await world.remove_pod(0)
         await settled(world, {})
         await world.pods(5)
         await settled(world, {5: 4})
-        await world.check()

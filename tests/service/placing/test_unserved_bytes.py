@@ -8,7 +8,7 @@ import time
 import pytest
 
 from extender.kube.serving.guard import ConnectionLimits
-from tests.service.http.test_overload import Raw, _is
+from tests.service.http.test_overload import Raw
 from tests.service.http.test_server import NODES, Serving, serving
 from tests.support.service import World, bind_args, filter_args, until
 
@@ -35,11 +35,11 @@ async def test_trailers_without_end_cut_the_connection():
         raw = await Raw.to(it)
         raw.head("filter", "Transfer-Encoding: chunked")
         raw.send(b"2\r\n{}\r\n0\r\n")
-        await until(lambda: _is(it.server.gate.bodies.arriving == 1), timeout_s=15)
+        await until(lambda: it.server.gate.bodies.arriving == 1, timeout_s=15)
         for _ in range(4):
             raw.send(FIELDS)
             await asyncio.sleep(0.01)
-        await until(lambda: _is(it.server._listener.cut == {"too many bytes": 1}), timeout_s=15)
+        await until(lambda: it.server._listener.cut == {"too many bytes": 1}, timeout_s=15)
         assert await raw.is_cut()
 
 
@@ -48,7 +48,7 @@ async def test_broken_chunks_are_refused_at_once_and_repeated_by_no_error():
     async with serving(world) as it:
         raw = await Raw.to(it)
         raw.head("filter", "Transfer-Encoding: chunked")
-        await until(lambda: _is(it.server.gate.bodies.arriving == 1), timeout_s=15)
+        await until(lambda: it.server.gate.bodies.arriving == 1, timeout_s=15)
         began = time.perf_counter()
         raw.send(b"zz" * 100_000)
         assert await raw.answer() == 400
@@ -75,7 +75,7 @@ async def test_nothing_is_read_ahead_while_a_request_is_served():
         pause.go_on.set()
         assert [await raw.answer() for _ in range(41)] == [200] * 41
         await raw.close()
-        await until(lambda: _is(it.server._listener.connections == 0), timeout_s=15)
+        await until(lambda: it.server._listener.connections == 0, timeout_s=15)
         assert it.server._listener.unserved_bytes == 0
 
 
@@ -88,7 +88,7 @@ async def test_all_unserved_bytes_together_are_bounded_and_the_largest_holder_go
         listener.limits = ConnectionLimits(unserved_bytes_max=500_000)
         small = await _unfinished(it, 10_000)
         held = [await _unfinished(it, 50_000 + number) for number in range(20)]
-        await until(lambda: _is(listener.cut["too many bytes"] == 11), timeout_s=15)
+        await until(lambda: listener.cut["too many bytes"] == 11, timeout_s=15)
         assert listener.unserved_bytes <= 500_000
         assert (await it.post("filter", good))[0] == 200
         small.send(b"\r\n\r\n")
@@ -136,5 +136,5 @@ async def test_bodies_that_come_with_many_heads_at_once_cut_nobody_who_sends_lit
                 raw.send(b" " * 10_000)
         for raw in floods:
             raw.writer.transport.abort()
-        await until(lambda: _is(it.server._listener.connections <= 1), timeout_s=15)
+        await until(lambda: it.server._listener.connections <= 1, timeout_s=15)
         assert (it.server._listener.unserved_bytes, it.server._listener.arrived_bytes) == (0, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from extender.kube.api import Forbidden
 from tests.support.builders import NS
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -23,18 +23,17 @@ async def test_a_ledger_that_may_not_be_written_is_the_reason_and_not_a_lack_of_
     caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.WARNING)
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     fault = world.api.fail("patch", "pods", before=forbidden(), times=3)
     await world.vpod("a", 3)
     async with world.serving() as service:
-        await until(lambda: is_condition(world, "False", "WriteRefused"), timeout_s=5)
-        (scheduled,) = [c for c in (await world.status())["conditions"] if c["type"] == "Scheduled"]
-        assert "3 of 3 vreplicas are not written yet" in scheduled["message"]
-        assert f"the ledger of pod {NS}/dispatcher-0 may not be written" in scheduled["message"]
-        assert "\n" not in scheduled["message"]
+        await until(world.condition, ("False", "WriteRefused"), timeout_s=5)
+        message = (await world.conditions())["Scheduled"]["message"]
+        assert "3 of 3 vreplicas are not written yet" in message
+        assert f"the ledger of pod {NS}/dispatcher-0 may not be written" in message
+        assert "\n" not in message
         # The role is given back, and the backoff ends.
-        await until(lambda: is_condition(world, "True", "AllPlaced"), timeout_s=30)
+        await until(world.condition, ("True", "AllPlaced"), timeout_s=30)
         assert await world.ledger(0) == {"tenant/a": 3}
         events = await world.events("WriteRefused")
         regarding = {
@@ -63,22 +62,13 @@ async def test_a_status_that_may_not_be_written_is_told_on_its_vpod(
     caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.WARNING)
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     world.api.fail("patch", "vpods/status", before=forbidden(), times=2)
     await world.vpod("a", 3)
     async with world.serving():
-        await until(lambda: is_condition(world, "True", "AllPlaced"), timeout_s=30)
+        await until(world.condition, ("True", "AllPlaced"), timeout_s=30)
         (event,) = await world.events("WriteRefused")
         assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("VPod", "a")
         assert "the status of VPod tenant/a may not be written" in event["note"]
         assert event["series"]["count"] == 2
     assert "the status of VPod tenant/a" in caplog.text
-    await world.check()
-
-
-async def is_condition(world: World, status: str, reason: str) -> bool:
-    known = {
-        c["type"]: (c["status"], c["reason"]) for c in (await world.status()).get("conditions", [])
-    }
-    return known.get("Scheduled") == (status, reason)

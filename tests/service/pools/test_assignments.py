@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, VPODS, Api, ApiError, Conflict, PatchType
+from extender.kube.api import VPODS, Api, ApiError, Conflict
 from extender.kube.fence import NotLeading
 from extender.model.assignment import Assignment, encode_assignment
 from extender.model.names import (
@@ -31,8 +31,7 @@ async def a_world(*ordinals: int, **pool) -> World:
 
 
 async def assignment(world: World, ordinal: int) -> dict[str, Any] | None:
-    annotations = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
-    text = annotations.get(ASSIGNMENT_ANNOTATION)
+    text = await world.annotation(ordinal, ASSIGNMENT_ANNOTATION)
     return json.loads(text) if text is not None else None
 
 
@@ -64,9 +63,8 @@ async def test_each_pod_is_told_what_its_ledger_has():
         told = await assignment(world, 0)
     assert told is not None
     assert told["pod"] == f"{NS}/dispatcher-0"
-    assert told["uid"] == (await world.pod_object(0))["metadata"]["uid"]
+    assert told["uid"] == await world.uid(0)
     assert told["shares"]["tenant/a"]["state"] == "Serve"
-    await world.check()
 
 
 async def test_a_pod_is_told_although_its_leader_does_not_lead_at_one_moment(
@@ -100,11 +98,8 @@ def test_what_an_ordinals_previous_pod_was_told_is_not_for_its_next_one():
 async def test_a_pod_that_carries_nothing_is_told_so():
     world = await a_world(0)
 
-    async def told() -> bool:
-        return await assignment(world, 0) is not None
-
     async with world.serving():
-        await until(told)
+        await until(lambda: assignment(world, 0))
     assert (await assignment(world, 0) or {})["shares"] == {}
 
 
@@ -113,13 +108,10 @@ async def test_a_pod_that_this_replica_binds_is_told():
     world = await World.create(replicas=1, minPods=1, handoff={}, rescheduleAfterSeconds=None)
     await world.pod(0, {})
 
-    async def told() -> bool:
-        return await assignment(world, 0) is not None
-
     async with world.serving() as service:
         await asyncio.sleep(1.0)  # the first look is over
         async with world.adapters(service):
-            await until(told)
+            await until(lambda: assignment(world, 0))
 
 
 async def test_a_vpod_that_grows_elsewhere_changes_what_its_other_pods_are_told():
@@ -140,16 +132,13 @@ async def test_a_callers_vpod_that_grows_elsewhere_changes_what_its_other_pods_a
 
     async with world.serving() as service:
 
-        async def leads() -> bool:
-            return service.leading()
-
         async def ask(vreplicas: int) -> None:
             vpod = {"namespace": "tenant", "name": "a", "kind": "Broker", "group": "x.dev"}
             pool = {"namespace": NS, "name": "dispatcher"}
             body = {"vpod": {**vpod, "vreplicas": vreplicas, "placements": []}, "pool": pool}
             await service.schedule_verb().schedule(json.dumps(body).encode())
 
-        await until(leads)
+        await until(service.leading)
         await ask(2)
         await until(tells(world, pod0={key: (1, 2)}, pod1={key: (1, 2)}))
         await ask(3)
@@ -160,12 +149,9 @@ async def test_a_pool_without_handoff_tells_nothing_and_writes_nothing_more():
     world = await World.create(replicas=1, minPods=1, rescheduleAfterSeconds=None)
     await world.pods(0)
 
-    async def published() -> bool:
-        return await world.published("a") == {0: 1}
-
     async with world.serving():
         await world.vpod("a", 1)
-        await until(published)
+        await until(lambda: world.published("a"), {0: 1})
         await asyncio.sleep(60)
     assert await assignment(world, 0) is None
     assert world.api.count("patch", "pods") == 1  # the ledger
@@ -177,13 +163,9 @@ async def test_the_annotations_go_with_spec_handoff():
         await world.vpod("a", 1)
         await until(tells(world, pod0={"tenant/a": (1, 1)}))
         await world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: '{"generation":1,"serving":1}'})
-        await give_handoff(world, None)
-
-        async def gone() -> bool:
-            annotations = (await world.pod_object(0))["metadata"]["annotations"]
-            return not {ASSIGNMENT_ANNOTATION, ACKNOWLEDGED_ANNOTATION} & annotations.keys()
-
-        await until(gone)
+        await world.patch_pool(handoff=None)
+        await until(lambda: world.annotation(0, ASSIGNMENT_ANNOTATION), None)
+        await until(lambda: world.annotation(0, ACKNOWLEDGED_ANNOTATION), None)
 
 
 async def test_what_a_pods_template_says_of_acknowledgements_goes_with_the_first_assignment():
@@ -193,8 +175,7 @@ async def test_what_a_pods_template_says_of_acknowledgements_goes_with_the_first
     async with world.serving():
         await world.vpod("a", 1)
         await until(tells(world, pod0={"tenant/a": (1, 1)}))
-        annotations = (await world.pod_object(0))["metadata"]["annotations"]
-        assert ACKNOWLEDGED_ANNOTATION not in annotations
+        assert await world.annotation(0, ACKNOWLEDGED_ANNOTATION) is None
 
 
 async def test_an_acknowledgement_stays_when_the_assignment_changes():
@@ -205,7 +186,7 @@ async def test_an_acknowledgement_stays_when_the_assignment_changes():
         await world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: '{"generation":1,"serving":1}'})
         await world.vpod("b", 1)
         await until(tells(world, pod0={"tenant/a": (1, 1), "tenant/b": (1, 1)}))
-        assert ACKNOWLEDGED_ANNOTATION in (await world.pod_object(0))["metadata"]["annotations"]
+        assert await world.annotation(0, ACKNOWLEDGED_ANNOTATION) is not None
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["one leader", "two leaders"])
@@ -218,19 +199,14 @@ async def test_generations_grow_although_the_annotation_was_away_for_a_time(rest
             await until(tells(world, pod0={"tenant/a": (vreplicas, vreplicas)}))
         seen = (await assignment(world, 0) or {})["generation"]
         if not restarted:
-            await give_handoff(world, None)
+            await world.patch_pool(handoff=None)
             await until(tells(world, pod0={}))
     if restarted:
         await world.annotate(0, **{ASSIGNMENT_ANNOTATION: None})
     async with world.serving(seed=2):
-        await give_handoff(world, {})
+        await world.patch_pool(handoff={})
         await until(tells(world, pod0={"tenant/a": (5, 5)}))
     assert (await assignment(world, 0) or {})["generation"] > seen
-
-
-async def give_handoff(world: World, handoff: dict[str, Any] | None) -> None:
-    spec = {"spec": {"handoff": handoff}}
-    await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
 
 
 async def test_a_new_leader_writes_nothing_where_all_are_told():
@@ -290,11 +266,7 @@ async def test_an_assignment_is_never_ahead_of_its_ledger():
         await world.annotate(0, **{ASSIGNMENT_ANNOTATION: None})
         await stopped.reached.wait()
         await world.set_vreplicas("a", 1)
-
-        async def smaller() -> bool:
-            return await world.ledger(0) == {"tenant/a": 1}
-
-        await until(smaller)
+        await until(lambda: world.ledger(0), {"tenant/a": 1})
         stopped.go_on.set()
         await until(tells(world, pod0={"tenant/a": (1, 1)}))
     told = await assignment(world, 0) or {}
@@ -311,11 +283,8 @@ async def test_an_adapter_is_told_of_as_many_vpods_as_an_annotation_holds():
     for key in keys:
         await world.vpod(key.partition("/")[2], 1, {0: 1})
 
-    async def told() -> bool:
-        return bool(await world.events("AssignmentTooLarge"))
-
     async with world.serving():
-        await until(told)
+        await until(lambda: world.events("AssignmentTooLarge"))
         first = [*await shares(world, 0)]
         assert first == keys[: len(first)]
         assert 500 < len(first) < 900
@@ -327,5 +296,5 @@ async def test_an_adapter_is_told_of_as_many_vpods_as_an_annotation_holds():
             return [*await shares(world, 0)] == wanted
 
         await until(others)
-    text = (await world.pod_object(0))["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
-    assert ASSIGNMENT_BYTES_MAX - 200 < len(text) <= ASSIGNMENT_BYTES_MAX
+    text = await world.annotation(0, ASSIGNMENT_ANNOTATION)
+    assert ASSIGNMENT_BYTES_MAX - 200 < len(text or "") <= ASSIGNMENT_BYTES_MAX

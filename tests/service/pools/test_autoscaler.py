@@ -24,14 +24,10 @@ from extender.kube.api import (
 from extender.model import names
 from extender.service.app import Service
 from tests.support.builders import NS
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, a_world, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
-
-
-async def set_replicas(world: World, replicas: int) -> None:
-    spec = {"spec": {"replicas": replicas}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
 
 
 def scale_writes(world: World) -> int:
@@ -42,7 +38,7 @@ async def test_the_pool_grows_at_once_by_what_is_left_over():
     world = await World.create(replicas=0)
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=1)
+        await until(world.replicas, 3, timeout_s=1)
         assert scale_writes(world) == 1
         await asyncio.sleep(3)
         (event,) = await world.events("ScaledUp")
@@ -55,10 +51,9 @@ async def test_a_burst_of_vpods_gives_few_scale_writes():
         for index in range(60):
             await world.vpod(f"v{index:02}", 3)
             await asyncio.sleep(0.005)
-        await until(world.has_replicas(9))
+        await until(world.replicas, 9)
         await asyncio.sleep(5)
     assert scale_writes(world) <= 5
-    await world.check()
 
 
 async def test_the_pool_grows_from_nothing_until_all_is_placed_and_no_further():
@@ -70,7 +65,6 @@ async def test_the_pool_grows_from_nothing_until_all_is_placed_and_no_further():
         for index in range(10):
             assert await world.condition(f"v{index}") == ("True", "AllPlaced")
         assert await world.replicas() == 4
-        await world.check()
 
 
 async def test_max_pods_holds_and_is_told_once():
@@ -83,10 +77,8 @@ async def test_max_pods_holds_and_is_told_once():
         assert "5 pods are needed, and maxPods allows 2" in event["note"]
         assert "series" not in event, "told once"
         assert service.autoscaler.limited == {f"{NS}/dispatcher"}
-        await world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"maxPods": 9}}, patch_type=PatchType.MERGE
-        )
-        await until(world.has_replicas(5), timeout_s=15)
+        await world.patch_pool(maxPods=9)
+        await until(world.replicas, 5, timeout_s=15)
         assert service.autoscaler.limited == set()
 
 
@@ -94,7 +86,7 @@ async def test_pods_that_stay_pending_are_not_piled_up():
     world = await World.create(replicas=0)
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=1)
+        await until(world.replicas, 3, timeout_s=1)
         for ordinal in range(3):
             await world.pod(ordinal)
         await asyncio.sleep(120)
@@ -104,12 +96,14 @@ async def test_pods_that_stay_pending_are_not_piled_up():
 async def test_min_pods_is_a_floor_without_any_vpod():
     world = await World.create(replicas=0, minPods=2)
     async with world.serving():
-        await until(world.has_replicas(2), timeout_s=15)
+        await until(world.replicas, 2, timeout_s=15)
 
 
 async def test_somebody_elses_write_between_read_and_write_is_seen_and_not_overwritten():
     world = await World.create(replicas=0)
-    world.api.fail("update", "statefulsets/scale", then=lambda: set_replicas(world, 5))
+    world.api.fail(
+        "update", "statefulsets/scale", then=lambda: world.patch_stateful_set(replicas=5)
+    )
     async with world.serving():
         await world.vpod("a", 45)
         await asyncio.sleep(10)
@@ -119,10 +113,12 @@ async def test_somebody_elses_write_between_read_and_write_is_seen_and_not_overw
 
 async def test_somebody_elses_write_of_fewer_is_looked_at_again_and_corrected():
     world = await World.create(replicas=1)
-    world.api.fail("update", "statefulsets/scale", then=lambda: set_replicas(world, 2))
+    world.api.fail(
+        "update", "statefulsets/scale", then=lambda: world.patch_stateful_set(replicas=2)
+    )
     async with world.serving():
         await world.vpod("a", 45)
-        await until(world.has_replicas(3), timeout_s=5)
+        await until(world.replicas, 3, timeout_s=5)
     assert scale_writes(world) == 2
 
 
@@ -152,7 +148,7 @@ async def test_a_pool_that_cannot_be_scaled_now_is_tried_again_and_holds_up_no_o
             return bool((await world.cluster.get(STATEFULSETS, NS, "other"))["spec"]["replicas"])
 
         await until(other_has_grown, timeout_s=0.6)
-        await until(world.has_replicas(1), timeout_s=15)
+        await until(world.replicas, 1, timeout_s=15)
 
 
 async def test_a_pool_does_not_grow_for_tenants_that_it_does_not_select():
@@ -163,7 +159,7 @@ async def test_a_pool_does_not_grow_for_tenants_that_it_does_not_select():
         assert await world.replicas() == 0
         labels = {"metadata": {"labels": {"paid": "yes"}}}
         await world.cluster.patch(NAMESPACES, "", TENANT, labels, patch_type=PatchType.MERGE)
-        await until(world.has_replicas(20), timeout_s=2)
+        await until(world.replicas, 20, timeout_s=2)
 
 
 async def test_a_pool_without_its_statefulset_is_left_alone():
@@ -181,9 +177,9 @@ PERIOD_S = 20
 
 async def a_pool(replicas: int, **fields) -> World:
     """A pool of that many bound pods, with a short scale-down period."""
-    world = await World.create(replicas=replicas, **{"scaleDownPeriodSeconds": PERIOD_S, **fields})
-    await world.pods(*range(replicas))
-    return world
+    return await a_world(
+        *range(replicas), replicas=replicas, **{"scaleDownPeriodSeconds": PERIOD_S, **fields}
+    )
 
 
 def state_of(service: Service) -> PoolState:
@@ -206,12 +202,8 @@ async def controller(world: World) -> AsyncIterator[None]:
             await world.pods(*(ordinal for ordinal in range(replicas) if ordinal not in ordinals))
             await asyncio.sleep(0.05)
 
-    task = asyncio.create_task(work())
-    try:
+    async with at_work(work()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def test_a_pool_that_is_larger_than_needed_shrinks_in_its_period_and_no_sooner():
@@ -221,7 +213,7 @@ async def test_a_pool_that_is_larger_than_needed_shrinks_in_its_period_and_no_so
     async with world.serving(), controller(world):
         await asyncio.sleep(PERIOD_S * 0.8)
         assert (await world.replicas(), scale_writes(world)) == (7, 0)
-        await until(world.has_replicas(1), timeout_s=PERIOD_S * 0.4)
+        await until(world.replicas, 1, timeout_s=PERIOD_S * 0.4)
         await asyncio.sleep(3 * PERIOD_S)
         assert await world.condition("a") == ("True", "AllPlaced")
         (event,) = await world.events("ScaledDown")
@@ -240,8 +232,7 @@ async def test_ordinals_that_start_higher_shrink_from_the_top_too():
     world = await World.create(
         replicas=0, scaleDownPeriodSeconds=PERIOD_S, rebalance={"dryRun": True}
     )
-    ordinals = {"spec": {"ordinals": {"start": 10}, "replicas": 3}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", ordinals, patch_type=PatchType.MERGE)
+    await world.patch_stateful_set(ordinals={"start": 10}, replicas=3)
     await world.pods(10, 11, 12)
     await world.vpod("a", 2, {11: 2})
     await world.edit_ledger(11, {"tenant/a": 2})
@@ -255,7 +246,7 @@ async def test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there():
     await world.vpod("a", 2, {2: 2})
     await world.edit_ledger(2, {"tenant/a": 2})
     async with world.serving() as service, controller(world):
-        await until(world.has_replicas(3), timeout_s=1.5 * PERIOD_S)
+        await until(world.replicas, 3, timeout_s=1.5 * PERIOD_S)
         await asyncio.sleep(PERIOD_S)
         assert list(bits(state_of(service).closed)) == [1, 2]
         await world.vpod("b", 9)
@@ -263,8 +254,7 @@ async def test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there():
         assert await world.published("b") == {0: 9}
         assert await world.published("a") == {2: 2}
         await world.cluster.delete(VPODS, TENANT, "a")
-        await until(world.has_replicas(1), timeout_s=1.5 * PERIOD_S)
-        await world.check()
+        await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
 
 
 async def test_a_steady_stream_of_triggers_does_not_put_off_scaling_down():
@@ -286,9 +276,8 @@ async def test_a_shorter_period_counts_from_now():
     world = await a_pool(3, scaleDownPeriodSeconds=10_000)
     async with world.serving(), controller(world):
         await asyncio.sleep(5)
-        spec = {"spec": {"scaleDownPeriodSeconds": 5}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
-        await until(world.has_replicas(0), timeout_s=8)
+        await world.patch_pool(scaleDownPeriodSeconds=5)
+        await until(world.replicas, 0, timeout_s=8)
 
 
 async def test_closed_pods_are_opened_as_soon_as_they_are_needed():
@@ -339,9 +328,7 @@ async def test_max_pods_below_what_is_needed_removes_nothing_that_holds_somethin
         await world.edit_ledger(ordinal, {"tenant/a": 20})
     async with world.serving() as service, controller(world):
         await asyncio.sleep(1)
-        await world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"maxPods": 1}}, patch_type=PatchType.MERGE
-        )
+        await world.patch_pool(maxPods=1)
         await asyncio.sleep(3 * PERIOD_S)
         assert await world.replicas() == 3, "the fourth held nothing"
         assert service.autoscaler.limited == {f"{NS}/dispatcher"}
@@ -355,9 +342,8 @@ async def test_what_stands_above_is_moved_below_first_and_then_the_pods_go():
     for ordinal, count in ((0, 3), (2, 2), (3, 2)):
         await world.edit_ledger(ordinal, {"tenant/a": count})
     async with world.serving(), controller(world):
-        await until(world.has_replicas(1), timeout_s=5 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=5 * PERIOD_S)
         assert await world.published("a") == {0: 7}
-        await world.check()
 
 
 # -- races of a scale-down -------------------------------------------------------------------------
@@ -380,7 +366,9 @@ async def test_what_is_placed_while_the_scale_is_read_stops_the_write():
 
 async def test_a_write_between_the_look_and_our_write_is_a_conflict_and_all_is_looked_at_again():
     world = await a_pool(3)
-    world.api.fail("update", "statefulsets/scale", then=lambda: set_replicas(world, 4))
+    world.api.fail(
+        "update", "statefulsets/scale", then=lambda: world.patch_stateful_set(replicas=4)
+    )
     async with world.serving() as service:
         await asyncio.sleep(PERIOD_S * 1.1)
         assert await world.replicas() == 4
@@ -390,7 +378,7 @@ async def test_a_write_between_the_look_and_our_write_is_a_conflict_and_all_is_l
 async def test_replicas_that_the_watch_has_not_shown_yet_stop_the_write():
     """Pods that we do not know of may be among those that would go."""
     world = await a_pool(3)
-    world.api.fail("get", "statefulsets/scale", then=lambda: set_replicas(world, 5))
+    world.api.fail("get", "statefulsets/scale", then=lambda: world.patch_stateful_set(replicas=5))
     async with world.serving():
         await asyncio.sleep(PERIOD_S * 1.15)
         assert (await world.replicas(), scale_writes(world)) == (5, 0)
@@ -413,18 +401,16 @@ async def test_replicas_that_somebody_else_raised_are_told_and_stand_until_the_n
     await world.vpod("a", 3)
     async with world.serving() as service, controller(world):
         await asyncio.sleep(1)
-        await set_replicas(world, 4)
+        await world.patch_stateful_set(replicas=4)
         await asyncio.sleep(2)
         assert service.autoscaler.foreign == {f"{NS}/dispatcher": 4}
-        pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
-        limited = next(c for c in pool["status"]["conditions"] if c["type"] == "ScalingLimited")
-        assert (limited["status"], limited["reason"]) == ("True", "ForeignReplicas")
+        assert await world.pool_condition("ScalingLimited") == ("True", "ForeignReplicas")
         (event,) = await world.events("ReplicasChanged")
         assert "from 1 to 4" in event["note"]
         service.autoscaler.trigger(f"{NS}/dispatcher")
         await asyncio.sleep(2)
         assert (await world.replicas(), scale_writes(world)) == (4, 0)
-        await until(world.has_replicas(1), timeout_s=1.2 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=1.2 * PERIOD_S)
         assert service.autoscaler.foreign == {}
 
 
@@ -432,10 +418,10 @@ async def test_replicas_that_somebody_else_lowered_stand_where_nothing_is_withou
     world = await a_pool(3, minPods=3, scaleDownPeriodSeconds=60)
     async with world.serving(), controller(world):
         await asyncio.sleep(1)
-        await set_replicas(world, 2)
+        await world.patch_stateful_set(replicas=2)
         await asyncio.sleep(40)
         assert await world.replicas() == 2, "the floor is asked for again in the next period"
-        await until(world.has_replicas(3), timeout_s=30)
+        await until(world.replicas, 3, timeout_s=30)
 
 
 async def test_vreplicas_without_a_place_get_pods_though_somebody_else_wants_fewer():
@@ -443,8 +429,8 @@ async def test_vreplicas_without_a_place_get_pods_though_somebody_else_wants_few
     async with world.serving(), controller(world):
         await world.vpod("a", 40)
         await asyncio.sleep(1)
-        await set_replicas(world, 1)
-        await until(world.has_replicas(2), timeout_s=2)
+        await world.patch_stateful_set(replicas=1)
+        await until(world.replicas, 2, timeout_s=2)
         await asyncio.sleep(2)
         assert await world.condition("a") == ("True", "AllPlaced")
 
@@ -456,9 +442,9 @@ async def test_a_tug_of_war_is_given_up_with_growing_delays():
         await world.vpod("a", 40)
         await asyncio.sleep(1)
         for _ in range(4):
-            await set_replicas(world, 1)
+            await world.patch_stateful_set(replicas=1)
             began = asyncio.get_running_loop().time()
-            await until(world.has_replicas(2), timeout_s=100)
+            await until(world.replicas, 2, timeout_s=100)
             lowered.append(asyncio.get_running_loop().time() - began)
     assert lowered[0] < 2
     assert 9 < lowered[2] < 15
@@ -469,7 +455,7 @@ async def test_a_number_that_is_what_the_pool_needs_is_nobodys_business():
     world = await a_pool(1)
     async with world.serving() as service, controller(world):
         await asyncio.sleep(1)
-        await set_replicas(world, 2)
+        await world.patch_stateful_set(replicas=2)
         await world.vpod("a", 40)
         await asyncio.sleep(2)
         assert service.autoscaler.foreign == {}
@@ -527,7 +513,7 @@ async def test_a_pool_whose_scale_cannot_be_read_holds_up_no_other():
 
         await until(other_has_grown, timeout_s=2)
         stuck.go_on.set()
-        await until(world.has_replicas(1), timeout_s=2)
+        await until(world.replicas, 1, timeout_s=2)
 
 
 async def test_room_that_a_profile_refuses_does_not_keep_pods_closed():
@@ -561,7 +547,6 @@ async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_shrunk_more_a
     async with world.serving(), controller(world):
         await asyncio.sleep(30 * PERIOD_S)
         assert scale_writes(world) <= 10
-        await world.check()
 
 
 async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_once():
@@ -572,12 +557,11 @@ async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_on
     await world.vpod("a", 3, {0: 3})
     await world.edit_ledger(0, {"tenant/a": 3})
     async with world.serving(), controller(world):
-        await until(world.has_replicas(1), timeout_s=1.5 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
         for ordinal in range(3):
             await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
-            await until(world.has_replicas(ordinal + 2), timeout_s=0.5 * PERIOD_S)
+            await until(world.replicas, ordinal + 2, timeout_s=0.5 * PERIOD_S)
             await asyncio.sleep(1)
         for ordinal in range(3):
             await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: None})
-        await until(world.has_replicas(1), timeout_s=4 * PERIOD_S)
-        await world.check()
+        await until(world.replicas, 1, timeout_s=4 * PERIOD_S)

@@ -9,29 +9,25 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, EVENTS, NODES, PatchType
+from extender.kube.api import EVENTS, NODES
 from extender.model.objects import Condition
 from extender.service.pools import availability
 from extender.service.pools.availability import AvailabilityTracker
 from extender.service.watching.caches import Caches
-from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
-from tests.support.service import World
+from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.service import World, a_world
 
 pytestmark = pytest.mark.looptime
 
 
 async def set_node_ready(world: World, name: str, *, ready: bool) -> None:
-    patch = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
-    await world.cluster.patch(
-        NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(NODES, "", name, conditions=[{"type": "Ready", "status": str(ready)}])
 
 
 async def available(world: World, name: str = "a") -> tuple[object, ...]:
     """(readyVReplicas, the condition's status, its reason)."""
-    status = await world.status(name)
-    (found,) = [item for item in status["conditions"] if item["type"] == "Available"]
-    return status["readyVReplicas"], found["status"], found["reason"]
+    found = (await world.conditions(name))["Available"]
+    return (await world.status(name))["readyVReplicas"], found["status"], found["reason"]
 
 
 async def told(world: World) -> list[tuple[str, str, str]]:
@@ -55,10 +51,9 @@ async def a_world_at_work(vreplicas: int = 6, **pool_spec: Any) -> AsyncIterator
     """Three pods that are Ready, and a vpod on them; all stays where it is unless ``pool_spec``
     says otherwise.
     """
-    world = await World.create(**{"minPods": 3, "rescheduleAfterSeconds": None, **pool_spec})
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, **{"minPods": 3, "rescheduleAfterSeconds": None, **pool_spec})
     for ordinal in range(3):
-        await world.set_ready(ordinal, ready=True)
+        await world.ready(ordinal, ready=True)
     await world.vpod("a", vreplicas)
     async with world.serving():
         await asyncio.sleep(5)
@@ -96,9 +91,9 @@ async def test_a_lost_node_is_told_after_ten_seconds_with_one_write_and_one_warn
 async def test_a_pod_that_is_ready_again_within_ten_seconds_changes_nothing():
     async with a_world_at_work() as world:
         for _ in range(3):
-            await world.set_ready(0, ready=False)
+            await world.ready(0, ready=False)
             await asyncio.sleep(8)
-            await world.set_ready(0, ready=True)
+            await world.ready(0, ready=True)
             await asyncio.sleep(2)
         await asyncio.sleep(20)
         assert await available(world) == (6, "True", "AllReady")
@@ -107,13 +102,12 @@ async def test_a_pod_that_is_ready_again_within_ten_seconds_changes_nothing():
 
 
 async def test_a_pod_that_has_not_been_ready_yet_serves_nothing_and_is_no_warning():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 3)
     async with world.serving():
         await asyncio.sleep(3)
         assert await available(world) == (0, "False", "PodNotReady")
-        await world.set_ready(0, ready=True)
+        await world.ready(0, ready=True)
         await asyncio.sleep(3)
         assert await available(world) == (3, "True", "AllReady")
         assert [item for item in await told(world) if item[0] == "Warning"] == []
@@ -121,14 +115,13 @@ async def test_a_pod_that_has_not_been_ready_yet_serves_nothing_and_is_no_warnin
 
 async def test_the_pool_counts_what_nobody_serves():
     async with a_world_at_work() as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(15)
-        status = (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher"))["status"]
+        status = await world.pool_status()
         on_it = await on_pod_0(world)
         assert (status["unservedVReplicas"], status["readyVReplicas"]) == (on_it, 6 - on_it)
         assert status["unavailableVPods"] == 1
-        (condition,) = [item for item in status["conditions"] if item["type"] == "Available"]
-        assert (condition["status"], condition["reason"]) == ("False", "PodNotReady")
+        assert await world.pool_condition("Available") == ("False", "PodNotReady")
 
 
 async def test_another_leader_tells_nothing_twice():
@@ -156,7 +149,7 @@ async def notes(world: World, kind: str, reason: str = "Unavailable") -> list[st
 async def test_each_further_loss_is_told_of_vpod_and_pool():
     async with a_world_at_work() as world:
         for ordinal in range(3):
-            await world.set_ready(ordinal, ready=False)
+            await world.ready(ordinal, ready=False)
             await asyncio.sleep(600)
         for kind in ("VPod", "AdapterPool"):
             served = [note.partition(" served")[0] for note in await notes(world, kind)]
@@ -170,7 +163,7 @@ async def test_each_further_loss_is_told_of_vpod_and_pool():
 
 async def test_a_reason_that_gets_worse_is_told_and_one_that_gets_better_is_not():
     async with a_world_at_work() as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(60)
         await set_node_ready(world, "node-0", ready=False)
         await asyncio.sleep(60)
@@ -184,13 +177,13 @@ async def test_a_reason_that_gets_worse_is_told_and_one_that_gets_better_is_not(
 
 async def test_a_pod_that_restarts_beside_one_that_is_lost_is_told_nowhere():
     async with a_world_at_work() as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(60)
         writes = status_writes(world)
         for _ in range(3):
-            await world.set_ready(1, ready=False)
+            await world.ready(1, ready=False)
             await asyncio.sleep(8)
-            await world.set_ready(1, ready=True)
+            await world.ready(1, ready=True)
             await asyncio.sleep(30)
         assert status_writes(world) == writes
         assert len(await told(world)) == 2
@@ -198,7 +191,7 @@ async def test_a_pod_that_restarts_beside_one_that_is_lost_is_told_nowhere():
 
 async def test_fewer_that_are_wanted_are_no_loss():
     async with a_world_at_work() as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(60)
         await world.set_vreplicas("a", 5)
         await asyncio.sleep(60)
@@ -208,18 +201,16 @@ async def test_fewer_that_are_wanted_are_no_loss():
 
 async def test_the_condition_names_the_pods_that_are_down_now():
     async with a_world_at_work() as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         await asyncio.sleep(60)
         writes = status_writes(world)
-        await world.set_ready(1, ready=False)
+        await world.ready(1, ready=False)
         await asyncio.sleep(10.5)
-        await world.set_ready(0, ready=True)
+        await world.ready(0, ready=True)
         await asyncio.sleep(60)
-        (condition,) = [
-            item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"
-        ]
-        assert "dispatcher-1" in condition["message"]
-        assert "dispatcher-0" not in condition["message"]
+        message = (await world.conditions())["Available"]["message"]
+        assert "dispatcher-1" in message
+        assert "dispatcher-0" not in message
         assert await available(world) == (4, "False", "PodNotReady")
         assert status_writes(world) - writes == 1
         await asyncio.sleep(600)
@@ -228,13 +219,13 @@ async def test_the_condition_names_the_pods_that_are_down_now():
 
 async def test_a_pool_is_made_smaller_only_as_far_as_what_is_served_goes_on_being_served():
     async with a_world_at_work(minPods=0, scaleDownPeriodSeconds=20) as world:
-        await world.set_ready(0, ready=False)
+        await world.ready(0, ready=False)
         served = 6 - await on_pod_0(world)
         for _ in range(120):
             await asyncio.sleep(5)
             assert (await world.status("a"))["readyVReplicas"] >= served
         assert await world.replicas() == 2
-        await world.set_ready(0, ready=True)
+        await world.ready(0, ready=True)
         await asyncio.sleep(600)
         assert await world.replicas() == 1
         assert await available(world) == (6, "True", "AllReady")
@@ -244,13 +235,12 @@ async def test_a_pod_that_is_ready_while_the_first_status_is_being_written_is_to
     """The write says that nobody serves yet; when the pod was looked at, it published nothing that
     could be outdated.
     """
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving():
         held = world.api.pause("patch", "vpods/status", "a")
         await world.vpod("a", 3)
         await held.reached.wait()
-        await world.set_ready(0, ready=True)
+        await world.ready(0, ready=True)
         await asyncio.sleep(2)
         held.go_on.set()
         await asyncio.sleep(3)

@@ -17,6 +17,7 @@ from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.service import EPOCH_S, lost, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -82,13 +83,8 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.descheduler.run())
-        try:
+        async with at_work(self.descheduler.run()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            assert task.cancelled(), task.exception()
 
 
 async def test_pods_are_evicted_one_at_a_time_after_the_last_is_back():

@@ -23,6 +23,7 @@ from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import World, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -143,14 +144,8 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.evictor.run())
-        try:
+        async with at_work(self.evictor.run()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
 
 
 def moved_condition(seconds_ago: float) -> tuple[Condition, ...]:
@@ -485,22 +480,24 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
         reporting=world.reporting(recorder),
         clock=clock,
     )
-    evictor = Evictor(
-        world.caches,
-        placer,
-        scaler,
-        vpod_events=VPodEvents(recorder, world.metrics),
-        metrics=world.metrics,
-        now=wall,
-    )
+
+    def an_evictor() -> Evictor:
+        return Evictor(
+            world.caches,
+            placer,
+            scaler,
+            vpod_events=VPodEvents(recorder, world.metrics),
+            metrics=world.metrics,
+            now=wall,
+        )
+
     state = world.caches.state.pool(POOL)
     state.set_closed(0b100)
-    assert sum(move.vreplicas for move in await evictor.rebalance(POOL)) == 3
+    assert sum(move.vreplicas for move in await an_evictor().rebalance(POOL)) == 3
     assert await world.published() == {0: 2, 1: 1}
     assert await world.ledger(2) == {}
     await world.check()
-    (condition,) = [c for c in (await world.status())["conditions"] if c["type"] == "Moved"]
-    assert condition["reason"] == "Compaction"
+    assert (await world.conditions())["Moved"]["reason"] == "Compaction"
     assert recorder.events == [
         (
             "Moved",
@@ -512,12 +509,4 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
     assert 'moves_total{reason="Compaction"} 3.0' in world.metrics.render().decode()
     await world.sync()
     state.set_closed(0b010)
-    fresh = Evictor(
-        world.caches,
-        placer,
-        scaler,
-        vpod_events=VPodEvents(recorder, world.metrics),
-        metrics=world.metrics,
-        now=wall,
-    )
-    assert await fresh.rebalance(POOL) == [], "a new leader lets it cool down, too"
+    assert await an_evictor().rebalance(POOL) == [], "a new leader lets it cool down, too"

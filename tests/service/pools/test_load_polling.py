@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model.errors import WireError
 from extender.service.pools import load_polling
 from extender.service.pools.load_polling import AT_ONCE_MAX
@@ -191,8 +190,7 @@ async def test_a_source_that_the_configuration_lacks_is_told_and_nothing_is_aske
         await asyncio.sleep(300)
         assert (await unavailable(world))[:2] == ("True", "UnknownSource")
         assert server.asked == []
-        right = {"spec": {"loadSource": "requests"}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", right, patch_type=PatchType.MERGE)
+        await world.patch_pool(loadSource="requests")
         await asyncio.sleep(3)
         assert len(server.asked) == 1, "at once"
         assert (await unavailable(world))[0] == "False"
@@ -249,8 +247,7 @@ async def test_a_pool_that_no_longer_names_a_source_stops_asking_and_takes_repor
         with pytest.raises(WireError, match="takes its load from 'requests'") as caught:
             await post(service, report)
         assert caught.value.status == 409
-        none = {"spec": {"loadSource": None}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", none, patch_type=PatchType.MERGE)
+        await world.patch_pool(loadSource=None)
         await asyncio.sleep(5)
         asked = len(server.asked)
         await asyncio.sleep(100)
@@ -266,8 +263,7 @@ async def test_an_answer_that_comes_after_the_pool_has_changed_is_dropped(server
     server.delay_s = 8.0
     async with world.serving(load_sources=[SOURCE]) as service:
         await asyncio.sleep(4)
-        gone = {"spec": {"loadSource": None}}
-        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", gone, patch_type=PatchType.MERGE)
+        await world.patch_pool(loadSource=None)
         await asyncio.sleep(20)
         assert len(server.asked) == 1
         assert service.load_reports.shares() == 0
@@ -277,11 +273,7 @@ async def test_only_the_leader_asks_and_after_a_failover_the_new_one(server: Fak
     world = await a_world()
     async with world.serving(elect=True, load_sources=[SOURCE], seed=2) as second:
         async with world.serving(elect=True, load_sources=[SOURCE]) as first:
-
-            async def one_leads() -> bool:
-                return first.leading() != second.leading()
-
-            await until(one_leads, timeout_s=60)
+            await until(lambda: first.leading() != second.leading(), timeout_s=60)
             begun = len(server.asked)
             await asyncio.sleep(100)
             assert len(server.asked) - begun <= 11, "one of the two"

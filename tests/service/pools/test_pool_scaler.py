@@ -14,7 +14,7 @@ from extender.service.pools.closed_ordinals import SHOWN_S
 from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
-from tests.support.service import World, lost
+from tests.support.service import World, a_world, lost
 
 pytestmark = pytest.mark.looptime
 
@@ -42,12 +42,9 @@ def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> Pool
 
 async def test_pods_that_the_watch_has_not_shown_yet_are_not_removed():
     """They may hold something, and be among those that would go."""
-    world = await World.create(replicas=3)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3)
     await world.sync()
-    await world.cluster.patch(
-        STATEFULSETS, NS, "dispatcher", {"spec": {"replicas": 5}}, patch_type=PatchType.MERGE
-    )
+    await world.patch_stateful_set(replicas=5)
     scaler = a_scaler(world)
     await scaler.look()
     assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (5, 0)
@@ -86,8 +83,7 @@ def closed(world: World) -> list[int]:
 
 
 async def two_of_three_are_empty() -> World:
-    world = await World.create(replicas=3, scaleDownPeriodSeconds=3600)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3, scaleDownPeriodSeconds=3600)
     await world.vpod("a", 5)
     await world.sync()
     return world
@@ -146,8 +142,7 @@ async def test_they_are_opened_once_no_request_lives_that_long():
 
 
 async def test_an_unanswered_scale_up_closes_nothing():
-    world = await World.create(replicas=1)
-    await world.pods(0)
+    world = await a_world(0, replicas=1)
     await somebody_waits_for_all(world)
     await world.sync()
     scaler = a_scaler(world)
@@ -218,12 +213,10 @@ async def test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_befo
     """Seed 153140008: as many replicas as before, from another start, and the pod that was cut held
     vreplicas.
     """
-    world = await World.create(replicas=3)
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2, replicas=3)
     await world.vpod("a", 1)
     await world.sync()
-    start = {"spec": {"ordinals": {"start": 1}}}
-    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", start, patch_type=PatchType.MERGE)
+    await world.patch_stateful_set(ordinals={"start": 1})
     scaler = a_scaler(world)
     await scaler.look()
     assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (3, 0)

@@ -4,34 +4,23 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, ApiError, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, ApiError, PatchType
 from extender.model.ledger import Share
 from tests.support.builders import NS
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
-
-async def status_of(world: World) -> Obj:
-    pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
-    return dict(pool.get("status", {}))
-
-
-async def conditions_of(world: World) -> dict[str, tuple[str, str]]:
-    return {
-        c["type"]: (c["status"], c["reason"])
-        for c in (await status_of(world)).get("conditions", [])
-    }
+FOUND = ("True", "StatefulSetFound")
 
 
 async def test_the_status_counts_pods_slots_and_vreplicas():
-    world = await World.create(replicas=3, maxPods=3)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=3, maxPods=3)
     await world.pod(2)
     await world.vpod("a", 45)
     async with world.serving():
         await asyncio.sleep(5)
-        status = await status_of(world)
+        status = await world.pool_status()
         status.pop("conditions")
     assert status == {
         "observedGeneration": 1,
@@ -51,17 +40,16 @@ async def test_the_status_counts_pods_slots_and_vreplicas():
 
 
 async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     stateful_set = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
     await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
     async with world.serving():
         await asyncio.sleep(3)
-        assert (await conditions_of(world))["Ready"] == ("False", "StatefulSetNotFound")
+        assert await world.pool_condition("Ready") == ("False", "StatefulSetNotFound")
         stateful_set["metadata"] = {"name": "dispatcher"}
         made = await world.cluster.create(STATEFULSETS, NS, stateful_set)
         await asyncio.sleep(3)
-        assert (await conditions_of(world))["Ready"] == ("False", "NoPodTakesVReplicas")
+        assert await world.pool_condition("Ready") == ("False", "NoPodTakesVReplicas")
         adopt = [
             {
                 "op": "replace",
@@ -71,12 +59,11 @@ async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
         ]
         await world.cluster.patch(PODS, NS, "dispatcher-0", adopt, patch_type=PatchType.JSON)
         await asyncio.sleep(3)
-        assert (await conditions_of(world))["Ready"] == ("True", "StatefulSetFound")
+        assert await world.pool_condition("Ready") == FOUND
 
 
 async def test_a_pool_of_which_no_pod_takes_vreplicas_is_not_ready_and_says_why():
-    world = await World.create(replicas=3, minPods=3, maxPods=3)
-    await world.pods(0, 1)
+    world = await a_world(0, 1, replicas=3, minPods=3, maxPods=3)
     await world.pod(2)
     for name in ("node-0", "node-1"):
         await world.cluster.patch(
@@ -84,30 +71,29 @@ async def test_a_pool_of_which_no_pod_takes_vreplicas_is_not_ready_and_says_why(
         )
     async with world.serving():
         await asyncio.sleep(3)
-        (ready,) = [c for c in (await status_of(world))["conditions"] if c["type"] == "Ready"]
-        assert (ready["status"], ready["reason"]) == ("False", "NoPodTakesVReplicas")
-        assert ready["message"] == "none of 3 pods takes vreplicas: 2 node cordoned, 1 not bound"
+        assert await world.pool_condition("Ready") == ("False", "NoPodTakesVReplicas")
+        message = await world.pool_message("Ready")
+        assert message == "none of 3 pods takes vreplicas: 2 node cordoned, 1 not bound"
         for name in ("node-0", "node-1"):
             await world.cluster.patch(
                 NODES, "", name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE
             )
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=10)
 
 
 async def test_a_pool_of_no_pods_is_ready_for_the_first_vpod():
     world = await World.create(replicas=0, minPods=0)
     async with world.serving():
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=10)
 
 
 async def test_slots_that_are_used_are_among_all_slots_also_of_pods_that_are_away():
-    world = await World.create(replicas=2, minPods=2, maxPods=2)
-    await world.pods(0)
+    world = await a_world(0, replicas=2, minPods=2, maxPods=2)
     await world.pod(1)
     await world.vpod("a", 25, {0: 10, 1: 15})
     async with world.serving():
         await asyncio.sleep(3)
-        status = await status_of(world)
+        status = await world.pool_status()
         assert (status["slots"], status["usedSlots"]) == (40, 25)
 
 
@@ -116,13 +102,13 @@ async def test_the_conditions_tell_an_overcommitted_pod_and_a_pool_held_by_max_p
     await world.pod(0, {"tenant/a": 25}, node="node-0")
     await world.vpod("a", 25, {0: 25})
     async with world.serving():
-        await until(lambda: _has(world, "ScalingLimited", ("True", "MaxPods")))
+        await until(lambda: world.pool_condition("ScalingLimited"), ("True", "MaxPods"))
     world = await World.create(replicas=1, maxPods=1)
     await world.pod(0, {"tenant/a": 25}, node="node-0")
     world.api.fail("patch", "vpods/status", times=99, before=ApiError(500, "InternalError", "etcd"))
     await world.vpod("a", 25, {0: 25})
-    async with world.serving(seed=2):
-        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverSlots")))
+    async with world.serving(seed=2, checked=False):
+        await until(lambda: world.pool_condition("Overcommitted"), ("True", "LedgerOverSlots"))
 
 
 async def test_what_a_ledger_takes_too_much_of_is_told_with_its_figures():
@@ -133,9 +119,9 @@ async def test_what_a_ledger_takes_too_much_of_is_told_with_its_figures():
     await world.pod(1, {"tenant/b": 25}, node="node-0")
     await world.vpod("a", 3, {0: 3}, perVReplica={"cpu": 3, "memory": 3})
     await world.vpod("b", 25, {1: 25})
-    async with world.serving():
-        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverSlots")))
-        message = await _message(world, "Overcommitted")
+    async with world.serving(checked=False):
+        await until(lambda: world.pool_condition("Overcommitted"), ("True", "LedgerOverSlots"))
+        message = await world.pool_message("Overcommitted")
         assert message.endswith(": dispatcher-0 (9 of 4 cpu), dispatcher-1 (25 of 20 slots)")
 
 
@@ -145,21 +131,11 @@ async def test_a_ledger_that_is_over_no_slots_says_so_in_its_reason():
     await world.pod(0, {"tenant/a": Share(3, 1, (("cpu", 3),))}, node="node-0")
     await world.vpod("a", 3, {0: 3}, perVReplica={"cpu": 3})
     async with world.serving():
-        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverCapacities")))
-
-
-async def _message(world: World, kind: str) -> str:
-    conditions = (await status_of(world)).get("conditions", [])
-    return next((c["message"] for c in conditions if c["type"] == kind), "")
-
-
-async def _has(world: World, kind: str, wanted: tuple[str, str]) -> bool:
-    return (await conditions_of(world)).get(kind) == wanted
+        await until(lambda: world.pool_condition("Overcommitted"), ("True", "LedgerOverCapacities"))
 
 
 async def test_it_is_not_written_again_while_nothing_changes():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("a", 3)
     async with world.serving():
         await asyncio.sleep(5)
@@ -172,52 +148,43 @@ async def test_a_failover_changes_no_transition_time():
     world = await World.create()
     async with world.serving():
         await asyncio.sleep(3)
-    before = await status_of(world)
+    before = await world.pool_status()
     await asyncio.sleep(100)
     async with world.serving(seed=2):
         await asyncio.sleep(3)
-    assert await status_of(world) == before
+    assert await world.pool_status() == before
 
 
 async def test_what_another_leader_wrote_meanwhile_is_corrected_when_we_lead_again():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     service = world.service()
     task = asyncio.create_task(service.run())
     await asyncio.sleep(3)
     task.cancel()
     await asyncio.wait({task})
-    right = await status_of(world)
-    await world.cluster.patch(
-        ADAPTERPOOLS,
-        NS,
-        "dispatcher",
-        {"status": {"pods": 7}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
-    )
+    right = await world.pool_status()
+    await world.patch_status(ADAPTERPOOLS, NS, "dispatcher", pods=7)
     leading_again = asyncio.create_task(service.pool_status.run())
     await asyncio.sleep(2)
     leading_again.cancel()
     await asyncio.wait({leading_again})
-    assert await status_of(world) == right
+    assert await world.pool_status() == right
 
 
 async def test_a_status_that_could_not_be_written_is_written_later():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     world.api.fail(
         "patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd")
     )
     async with world.serving():
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=10)
 
 
 async def foreign_condition(world: World, status: str, *, keep: bool = True) -> None:
     """Another controller's condition; ``keep`` False: it knows nothing of others' and replaces the
     list.
     """
-    known = (await status_of(world)).get("conditions", []) if keep else []
+    known = (await world.pool_status()).get("conditions", []) if keep else []
     theirs = {
         "type": "CostReviewed",
         "status": status,
@@ -225,50 +192,45 @@ async def foreign_condition(world: World, status: str, *, keep: bool = True) -> 
         "message": "by hand",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    await world.cluster.patch(
+    await world.patch_status(
         ADAPTERPOOLS,
         NS,
         "dispatcher",
-        {"status": {"conditions": [*(c for c in known if c["type"] != "CostReviewed"), theirs]}},
-        patch_type=PatchType.MERGE,
-        subresource="status",
+        conditions=[*(c for c in known if c["type"] != "CostReviewed"), theirs],
     )
 
 
 async def test_conditions_of_other_writers_stay():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await foreign_condition(world, "True")
     async with world.serving():
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
-        assert await _has(world, "CostReviewed", ("True", "Finance"))
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=5)
+        assert await world.pool_condition("CostReviewed") == ("True", "Finance")
         await foreign_condition(world, "False")
         await world.vpod("a", 3)
         await asyncio.sleep(3)
-        assert (await status_of(world))["vpods"] == 1
-        assert await _has(world, "CostReviewed", ("False", "Finance"))
+        assert (await world.pool_status())["vpods"] == 1
+        assert await world.pool_condition("CostReviewed") == ("False", "Finance")
 
 
 async def test_conditions_that_another_writer_has_removed_come_back():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with world.serving():
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=5)
         await foreign_condition(world, "True", keep=False)
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
-        assert await _has(world, "CostReviewed", ("True", "Finance"))
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=5)
+        assert await world.pool_condition("CostReviewed") == ("True", "Finance")
 
 
 async def test_a_condition_that_comes_between_our_read_and_our_write_is_not_lost():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     fault = world.api.pause("patch", "adapterpools/status")
     async with world.serving():
         await fault.reached.wait()
         await foreign_condition(world, "True")
         fault.go_on.set()
-        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
-        assert await _has(world, "CostReviewed", ("True", "Finance"))
+        await until(lambda: world.pool_condition("Ready"), FOUND, timeout_s=5)
+        assert await world.pool_condition("CostReviewed") == ("True", "Finance")
 
 
 async def test_a_status_that_stays_as_it_is_costs_no_reads():
@@ -281,20 +243,23 @@ async def test_a_status_that_stays_as_it_is_costs_no_reads():
 
 
 async def test_a_pod_on_a_tainted_node_is_told_once_though_nothing_is_evicted():
-    world = await World.create(replicas=1)
-    await world.pods(0)
+    world = await a_world(0, replicas=1)
     await world.vpod("a", 3)
     async with world.serving():
-        await until(lambda: _has(world, "PodsMisplaced", ("False", "NoneMisplaced")), timeout_s=15)
+        await until(
+            lambda: world.pool_condition("PodsMisplaced"), ("False", "NoneMisplaced"), timeout_s=15
+        )
         taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
         await world.cluster.patch(
             NODES, "", "node-0", {"spec": {"taints": [taint]}}, patch_type=PatchType.MERGE
         )
-        await until(lambda: _has(world, "PodsMisplaced", ("True", "NotEnabled")), timeout_s=75)
+        await until(
+            lambda: world.pool_condition("PodsMisplaced"), ("True", "NotEnabled"), timeout_s=75
+        )
         written = world.api.count("patch", "adapterpools/status")
         await asyncio.sleep(120)
         assert world.api.count("patch", "adapterpools/status") == written
-    before = await status_of(world)
+    before = await world.pool_status()
     async with world.serving(seed=2):
         await asyncio.sleep(15)
-    assert await status_of(world) == before
+    assert await world.pool_status() == before

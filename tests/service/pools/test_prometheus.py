@@ -29,7 +29,7 @@ from extender.service.pools.prometheus import (
 )
 from tests.service.authority import Authority
 from tests.support.builders import POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, a_world, until
 
 SECRET = "s3cret-token"
 
@@ -419,8 +419,7 @@ def test_values_that_make_no_sense_are_left_to_the_rules_for_reports(text):
 
 async def test_from_the_answer_of_a_real_server_to_the_reports():
     load = {"metric": "requests", "target": 1.2}
-    world = await World.create(loadSource="a", rebalance={"load": load})
-    await world.pods(0)
+    world = await a_world(0, loadSource="a", rebalance={"load": load})
     await world.edit_ledger(0, {f"{TENANT}/a": 2})
     await world.vpod("a", 2, {0: 2})
     await world.sync()
@@ -429,11 +428,7 @@ async def test_from_the_answer_of_a_real_server_to_the_reports():
     async with giving(a_vector(series)) as source:
         polling = LoadPolling(world.caches, reports, {source.name: source}, rng=random.Random(1))
         task = asyncio.create_task(polling.run())
-
-        async def answered() -> bool:
-            return polling.counted.total() > 0
-
-        await until(answered, timeout_s=5)
+        await until(lambda: polling.counted.total() > 0, timeout_s=5)
         task.cancel()
         await asyncio.wait({task})
     state = world.caches.state.pool(POOL)

@@ -11,15 +11,14 @@ from extender.model import names
 from extender.model.errors import LedgerUnreadable
 from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
 
 def ledger_is(world: World, ordinal: int, wanted: dict[str, int]):
     async def is_so() -> bool:
-        annotations = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
-        if names.PLACEMENTS_ANNOTATION not in annotations:
+        if await world.annotation(ordinal, names.PLACEMENTS_ANNOTATION) is None:
             return False
         try:
             return await world.ledger(ordinal) == wanted
@@ -35,13 +34,11 @@ async def test_a_pod_that_slipped_past_the_webhook_gets_its_annotations_and_is_t
     async with world.serving() as service:
         await world.pod(0, None, slots=None, node="node-0", schedulerName="default-scheduler")
         await until(ledger_is(world, 0, {"tenant/a": 3}), timeout_s=2)
-        annotations = (await world.pod_object(0))["metadata"]["annotations"]
-        assert annotations[names.SLOTS_ANNOTATION] == "20"
+        assert await world.annotation(0, names.SLOTS_ANNOTATION) == "20"
         await asyncio.sleep(1)
         (event,) = await world.events("WebhookBypassed")
         assert event["regarding"]["name"] == "dispatcher-0"
         assert 'repairs_total{kind="WebhookBypassed"} 1.0' in service.metrics.render().decode()
-    await world.check()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +83,7 @@ async def test_a_status_that_a_ledger_does_not_cover_is_covered():
 
 
 async def test_a_reservation_that_no_write_confirmed_expires():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.vpod("b", 0)
     async with world.serving() as service:
         await asyncio.sleep(1)
@@ -147,8 +143,7 @@ async def notes(world: World, reason: str) -> list[str]:
     "key", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION]
 )
 async def test_each_value_of_a_drain_mark_that_is_no_bool_is_told_once(key: str):
-    world = await World.create(nodes=3)
-    await world.pods(0)
+    world = await a_world(0, nodes=3)
     async with world.serving():
         for value in ("yes", "on", "", "true", "yes", None):
             await world.annotate(0, **{key: value})
@@ -177,8 +172,7 @@ async def test_a_drain_mark_that_is_no_bool_and_stands_there_before_is_told_by_e
 
 
 async def test_a_drain_mark_that_is_no_bool_is_told_once_and_drains_nothing():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     await world.vpod("a", 4)
     async with world.serving():
         await asyncio.sleep(5)

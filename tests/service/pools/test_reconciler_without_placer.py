@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from extender.kube.api import VPODS, Conflict, PatchType
+from extender.kube.api import VPODS, Conflict
 from extender.model.bucket import WHOLE
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.service.placing.queue import VPodQueues
@@ -63,13 +63,8 @@ async def test_a_condition_that_the_placements_do_not_bear_out_is_decided_again(
     await world.vpod("a", 2, {0: placed})
     condition = {"type": "Scheduled", "status": says, "reason": "Any", "message": ""}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    (available,) = [
-        item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"
-    ]
-    patch = {"status": {"conditions": [condition, available]}}
-    await world.cluster.patch(
-        VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE, subresource="status"
-    )
+    available = (await world.conditions())["Available"]
+    await world.patch_status(VPODS, TENANT, "a", conditions=[condition, available])
     await world.sync()
     reconciler, queues = a_reconciler(world)
     pool = world.caches.state.pool(POOL)

@@ -13,6 +13,7 @@ from extender.service.pools.rescheduler import Rescheduler
 from extender.service.watching.caches import Caches
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -59,14 +60,9 @@ class Bench:
     @asynccontextmanager
     async def running(self, *, leading: bool = True) -> AsyncIterator[None]:
         rescheduler = self.rescheduler
-        task = asyncio.create_task(rescheduler.run() if leading else rescheduler.watch())
-        await asyncio.sleep(0)
-        try:
+        async with at_work(rescheduler.run() if leading else rescheduler.watch()):
+            await asyncio.sleep(0)
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            assert task.cancelled(), task.exception()
 
 
 async def test_a_pod_that_is_gone_is_given_up_after_its_time_and_told():

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, Forbidden, PatchType
+from extender.kube.api import Forbidden
 from extender.model.eviction import Eviction, encode_eviction
 from extender.model.names import EVICTING_ANNOTATION
 from extender.service.pools.rollouts import STUCK_S
 from tests.service.placing.test_handovers import a_world, moved
 from tests.support.adapters import Adapters
-from tests.support.builders import NS
 from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
 from tests.support.service import World, until
 
@@ -38,11 +37,7 @@ async def rolling(
 
 
 def all_served(known: Adapters):
-    async def is_so() -> bool:
-        served = [count for mine in known.serving.values() for count in mine.values()]
-        return sum(served) >= 12
-
-    return is_so
+    return lambda: sum(count for mine in known.serving.values() for count in mine.values()) >= 12
 
 
 def has_revision(world: World, *wanted: str):
@@ -50,15 +45,6 @@ def has_revision(world: World, *wanted: str):
         return set((await revisions(world)).values()) == set(wanted)
 
     return is_so
-
-
-async def condition(world: World) -> tuple[str, str, str]:
-    """Status, reason and message of RollingOut; empty texts if there is none."""
-    pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
-    for one in pool.get("status", {}).get("conditions", []):
-        if one["type"] == "RollingOut":
-            return one["status"], one["reason"], one["message"]
-    return "", "", ""
 
 
 async def test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere():
@@ -72,30 +58,28 @@ async def test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere(
         reasons = [one["note"] for one in await world.events("RolledOut")]
         assert len(reasons) == 3
         await asyncio.sleep(2)
-        assert (await condition(world))[:2] == ("False", "UpToDate")
+        assert await world.pool_condition("RollingOut") == ("False", "UpToDate")
     assert known.gaps == []
-    await world.check()
 
 
 async def test_two_pods_are_replaced_at_the_same_time_where_maxunavailable_allows_it():
     most = {"maxUnavailable": {"pool": 2}}
     async with rolling(minPods=6, slots=8, handoff=most) as (world, controller, known):
-        await until(world.has_replicas(6))
+        await until(world.replicas, 6)
         await asyncio.sleep(5)
         controller.roll_out("r2")
-        await until(marked(world, 2))
+        await until(lambda: marks(world), 2)
         await until(has_revision(world, "r2"), timeout_s=300)
         await until(all_served(known))
         assert controller.down_most <= 2
     assert known.gaps == []
-    await world.check()
 
 
 async def test_only_as_many_pods_are_handed_over_as_have_room_elsewhere():
     most = {"maxUnavailable": {"pool": 3}}
     async with rolling(slots=6, handoff=most) as (world, controller, known):
         controller.roll_out("r2")
-        await until(marked(world, 1))
+        await until(lambda: marks(world), 1)
         await asyncio.sleep(0.5)
         assert await marks(world) == 1
         await until(has_revision(world, "r2"), timeout_s=300)
@@ -106,10 +90,10 @@ async def test_only_as_many_pods_are_handed_over_as_have_room_elsewhere():
 async def test_a_rollout_leaves_the_place_of_a_pod_that_somebody_evicts():
     most = {"maxUnavailable": {"pool": 2}}
     async with rolling(minPods=6, slots=8, handoff=most) as (world, controller, _):
-        await until(world.has_replicas(6))
+        await until(world.replicas, 6)
         await asyncio.sleep(5)
         now = world.cluster.server.now()
-        uid = (await world.pod_object(0))["metadata"]["uid"]
+        uid = await world.uid(0)
         mark = encode_eviction(Eviction(now, now + 200), uid)
         await world.annotate(0, **{EVICTING_ANNOTATION: mark})
         controller.roll_out("r2")
@@ -123,37 +107,31 @@ async def marks(world: World) -> int:
     return sum([await annotation(world, i, EVICTING_ANNOTATION) is not None for i in ordinals])
 
 
-def marked(world: World, pods: int):
-    async def is_so() -> bool:
-        return await marks(world) == pods
-
-    return is_so
-
-
 async def test_a_pool_without_room_grows_by_the_surge_before_a_pod_is_marked():
     async with rolling(slots=4, minPods=0) as (world, controller, _):
         controller.broken.add("r2")
         controller.roll_out("r2")
-        await until(world.has_replicas(4))
+        await until(world.replicas, 4)
         await asyncio.sleep(60)
         assert await world.replicas() == 4
         marks = [await annotation(world, i, EVICTING_ANNOTATION) for i in range(4)]
         assert marks == [None] * 4
         assert controller.deleted == []
-        assert "dispatcher-3, of the newest revision, is not Ready" in (await condition(world))[2]
+        assert "dispatcher-3, of the newest revision, is not Ready" in await world.pool_message(
+            "RollingOut"
+        )
 
 
 async def test_a_pool_without_room_shrinks_again_after_the_rollout():
     async with rolling(slots=4, minPods=0, scaleDownPeriodSeconds=20) as (world, controller, known):
         assert await world.replicas() == 3
         controller.roll_out("r2")
-        await until(world.has_replicas(4))
+        await until(world.replicas, 4)
         assert controller.deleted == []
         await until(has_revision(world, "r2"), timeout_s=300)
-        await until(world.has_replicas(3), timeout_s=900)
+        await until(world.replicas, 3, timeout_s=900)
         await until(all_served(known))
     assert known.gaps == []
-    await world.check()
 
 
 async def test_without_surge_a_pool_without_room_does_not_grow_and_is_told():
@@ -161,15 +139,8 @@ async def test_without_surge_a_pool_without_room_does_not_grow_and_is_told():
     full = rolling(rollout={"surge": 0}, slots=4, minPods=0, handoff=limits)
     async with full as (world, controller, _):
         controller.roll_out("r2")
-        await until(world_event(world, "RolledOutUnserved"), timeout_s=120)
+        await until(lambda: world.events("RolledOutUnserved"), timeout_s=120)
         assert await world.replicas() == 3
-
-
-def world_event(world: World, reason: str):
-    async def is_so() -> bool:
-        return bool(await world.events(reason))
-
-    return is_so
 
 
 async def test_a_rollout_whose_first_new_pod_does_not_get_ready_stops_and_is_told():
@@ -178,8 +149,8 @@ async def test_a_rollout_whose_first_new_pod_does_not_get_ready_stops_and_is_tol
         controller.roll_out("r2")
         await asyncio.sleep(STUCK_S + 60)
         assert controller.deleted == ["dispatcher-2"]
-        status, reason, message = await condition(world)
-        assert (status, reason) == ("True", "PodNotReady")
+        assert await world.pool_condition("RollingOut") == ("True", "PodNotReady")
+        message = await world.pool_message("RollingOut")
         assert "dispatcher-2, of the newest revision, is not Ready" in message
         (event,) = await world.events("RolloutWaits")
         assert "dispatcher-2" in event["note"]
@@ -205,9 +176,8 @@ async def test_a_statefulset_that_is_not_on_delete_is_left_alone_and_told():
         controller.roll_out("r2")
         await asyncio.sleep(60)
         assert controller.deleted == []
-        status, reason, message = await condition(world)
-        assert (status, reason) == ("True", "NotOnDelete")
-        assert "OnDelete" in message
+        assert await world.pool_condition("RollingOut") == ("True", "NotOnDelete")
+        assert "OnDelete" in await world.pool_message("RollingOut")
 
 
 @pytest.mark.parametrize("rollout", [{"strategy": "AsIs"}, None], ids=["AsIs", "absent"])
@@ -223,7 +193,7 @@ async def test_a_pool_that_has_not_opted_in_is_left_alone_and_has_no_condition(r
         await asyncio.sleep(120)
         assert len(world.api.writes()) == writes
         assert controller.deleted == []
-        assert await condition(world) == ("", "", "")
+        assert await world.pool_condition("RollingOut") == ("", "")
 
 
 async def test_the_next_leader_goes_on_with_the_pod_that_is_marked():
@@ -235,11 +205,7 @@ async def test_the_next_leader_goes_on_with_the_pod_that_is_marked():
                 await world.vpod(name, 3)
             await until(all_served(known))
             controller.roll_out("r2")
-
-            async def is_marked() -> bool:
-                return await annotation(world, 2, EVICTING_ANNOTATION) is not None
-
-            await until(is_marked)
+            await until(lambda: annotation(world, 2, EVICTING_ANNOTATION))
             mark = await annotation(world, 2, EVICTING_ANNOTATION)
         async with world.serving():
             await asyncio.sleep(2)
@@ -255,21 +221,20 @@ async def test_without_the_right_to_evict_nothing_is_evicted_and_the_condition_s
         controller.roll_out("r2")
         await asyncio.sleep(60)
         assert controller.deleted == []
-        _, reason, message = await condition(world)
-        assert reason == "EvictionForbidden"
-        assert "rbac.rollouts" in message
+        assert (await world.pool_condition("RollingOut"))[1] == "EvictionForbidden"
+        assert "rbac.rollouts" in await world.pool_message("RollingOut")
         assert await world.events("RolloutRefused")
 
 
 async def test_a_rollout_waits_for_an_eviction_of_another_pod():
     async with rolling() as (world, controller, _):
         now = world.cluster.server.now()
-        uid = (await world.pod_object(0))["metadata"]["uid"]
+        uid = await world.uid(0)
         await world.annotate(0, **{EVICTING_ANNOTATION: encode_eviction(Eviction(now, now), uid)})
         controller.roll_out("r2")
         await asyncio.sleep(30)
         assert controller.deleted == []
-        assert (await condition(world))[1] == "PodEvicted"
+        assert (await world.pool_condition("RollingOut"))[1] == "PodEvicted"
 
 
 async def test_a_rollout_that_is_switched_off_gives_its_pod_back():
@@ -278,10 +243,8 @@ async def test_a_rollout_that_is_switched_off_gives_its_pod_back():
         controller.roll_out("r2")
         await asyncio.sleep(30)
         assert await annotation(world, 2, EVICTING_ANNOTATION) is not None
-        await world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"rollout": None}}, patch_type=PatchType.MERGE
-        )
+        await world.patch_pool(rollout=None)
         await asyncio.sleep(400)
         assert await annotation(world, 2, EVICTING_ANNOTATION) is None
-        assert await condition(world) == ("", "", "")
+        assert await world.pool_condition("RollingOut") == ("", "")
     assert known.gaps == []

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, Obj, PatchType
-from tests.service.pools.test_autoscaler import controller, scale_writes, set_replicas
+from tests.service.pools.test_autoscaler import controller, scale_writes
 from tests.support.builders import NS
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
 
 PERIOD_S = 10
-DESIRED = "desiredPods"
 
 
 async def a_pool(replicas: int, mode: str, **spec: Any) -> World:
@@ -30,6 +29,10 @@ async def a_pool(replicas: int, mode: str, **spec: Any) -> World:
 
 async def status(world: World) -> Obj:
     return dict((await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")).get("status", {}))
+
+
+async def desired(world: World) -> int | None:
+    return (await status(world)).get("desiredPods")
 
 
 async def limited(world: World) -> tuple[str, str]:
@@ -50,9 +53,9 @@ async def follower(world: World) -> AsyncIterator[None]:
     async def work() -> None:
         while True:
             await asyncio.sleep(3)
-            desired = (await status(world)).get(DESIRED)
-            if desired is not None and desired != await world.replicas():
-                await set_replicas(world, desired)
+            advice = await desired(world)
+            if advice is not None and advice != await world.replicas():
+                await world.patch_stateful_set(replicas=advice)
 
     task = asyncio.create_task(work())
     try:
@@ -66,18 +69,18 @@ async def test_a_pool_that_others_size_is_never_scaled_and_says_what_it_needs():
     async with world.serving(), controller(world):
         await world.vpod("a", 50)
         await asyncio.sleep(3 * PERIOD_S)
-        assert (await world.replicas(), (await status(world))[DESIRED]) == (2, 3)
+        assert (await world.replicas(), await desired(world)) == (2, 3)
         assert await limited(world) == (
             "ExternalReplicas",
             "3 pods are needed, and others leave it 2 (spec.scaling.mode is External)",
         )
         assert await world.condition("a") == ("False", "InsufficientSlots")
-        await set_replicas(world, 3)
+        await world.patch_stateful_set(replicas=3)
         await asyncio.sleep(PERIOD_S)
         assert await world.condition("a") == ("True", "AllPlaced")
         await world.set_vreplicas("a", 1)
         await asyncio.sleep(5 * PERIOD_S)
-        assert (await world.replicas(), (await status(world))[DESIRED]) == (3, 1)
+        assert (await world.replicas(), await desired(world)) == (3, 1)
         assert (await limited(world))[0] == "WithinLimits"
         assert scale_writes(world) == 0
         assert await world.events("ReplicasChanged") == []
@@ -106,11 +109,11 @@ async def test_who_follows_the_advice_gets_as_many_pods_as_are_needed_and_takes_
     world = await a_pool(1, "Advise")
     async with world.serving(), controller(world), follower(world):
         await world.vpod("a", 50)
-        await until(world.has_replicas(3), timeout_s=10)
+        await until(world.replicas, 3, timeout_s=10)
         await asyncio.sleep(PERIOD_S)
         assert await world.condition("a") == ("True", "AllPlaced")
         await world.set_vreplicas("a", 10)
-        await until(world.has_replicas(1), timeout_s=8 * PERIOD_S)
+        await until(world.replicas, 1, timeout_s=8 * PERIOD_S)
         assert await world.published("a") == {0: 10}
         await asyncio.sleep(3 * PERIOD_S)
         assert (await world.replicas(), scale_writes(world)) == (1, 0)
@@ -132,17 +135,10 @@ async def test_advice_that_nobody_follows_is_told():
 async def test_pods_that_old_advice_may_still_remove_take_nothing_new():
     world = await a_pool(3, "Advise")
     async with world.serving():
-        await until_advised(world, 0)
+        await until(lambda: desired(world), 0, timeout_s=5 * PERIOD_S)
         await world.vpod("a", 60)
         await asyncio.sleep(5)
-        assert (await status(world))[DESIRED] == 3
+        assert await desired(world) == 3
         assert await world.published("a") == {}, "whoever follows may have read 0 a moment ago"
         await asyncio.sleep(60)
         assert await world.condition("a") == ("True", "AllPlaced")
-
-
-async def until_advised(world: World, pods: int) -> None:
-    async def is_so() -> bool:
-        return (await status(world)).get(DESIRED) == pods
-
-    await until(is_so, timeout_s=5 * PERIOD_S)

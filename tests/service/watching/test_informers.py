@@ -15,7 +15,8 @@ from extender.service.watching.caches import Caches
 from extender.service.watching.informers import REACH_TIMEOUT_S, CacheSink, Informers
 from tests.kube.fakes import give_list
 from tests.support.builders import NS
-from tests.support.service import TENANT, World
+from tests.support.service import TENANT, World, a_world
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -25,17 +26,12 @@ async def informing(world: World) -> AsyncIterator[Informers]:
     informers = Informers(
         world.api, world.caches, rng=random.Random(1), ordinal_history=OrdinalHistory(lambda: 0.0)
     )
-    task = asyncio.create_task(informers.run())
-    try:
+    async with at_work(informers.run()):
         yield informers
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def test_all_kinds_are_mirrored():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     await world.vpod("a", 3)
     async with informing(world) as informers:
         await informers.wait_synced()
@@ -65,8 +61,7 @@ async def test_pods_without_our_label_are_not_even_listed():
 
 
 async def test_a_pod_that_loses_its_label_is_gone():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with informing(world) as informers:
         await informers.wait_synced()
         pod = await world.pod_object(0)
@@ -77,8 +72,7 @@ async def test_a_pod_that_loses_its_label_is_gone():
 
 
 async def test_only_pools_of_the_named_namespaces_are_kept_with_what_belongs_to_them():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     other = await world.beside("others", 0, 1)
     await world.vpod("ours")
     await other.vpod("theirs")
@@ -115,8 +109,7 @@ async def test_a_vpod_that_changes_to_a_pool_that_is_not_served_is_gone():
 
 
 async def test_nobody_waits_for_the_watch_to_show_pods_that_are_not_kept():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     await world.beside("others", 0)
     world.caches = Caches(pool_namespaces={NS})
     async with informing(world) as informers:
@@ -149,8 +142,7 @@ async def test_vpods_are_listed_after_pods():
 
 
 async def test_a_gap_in_the_pods_watch_lists_vpods_again_too():
-    world = await World.create()
-    await world.pods(0)
+    world = await a_world(0)
     async with informing(world) as informers:
         await informers.wait_synced()
         listed = world.api.count("list", "vpods")
@@ -211,8 +203,7 @@ async def test_what_is_missing_from_a_new_list_is_gone_and_its_handlers_are_told
 
 
 async def test_after_the_history_is_lost_everything_is_as_on_the_server():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     async with informing(world) as informers:
         await informers.wait_synced()
         await world.remove_pod(1)

@@ -12,20 +12,19 @@ from extender.kube.api import Forbidden, NotFound, OutcomeUnknown
 from extender.lab.apiserver.cluster import Cluster
 from extender.service.watching.observer import NotReadable, watched
 from extender.whatif.recording.entries import Entry, Header, Put
-from tests.support.service import World, until, wall
+from tests.support.service import a_world, until, wall
 
 
 async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     path = tmp_path / "r.jsonl"
     async with watched(world.cluster) as caches:
         recorder = Recorder(ClusterSource(caches, now=lambda: 5.0), RecordingFile(path))
         recording = asyncio.create_task(recorder.run())
-        await until(lambda: _is_true(recorder.position is not None))
+        await until(lambda: recorder.position is not None)
         await world.vpod("a", 2, {0: 2})
-        await until(lambda: _is_true(bool(caches.vpods.list()) and recorder.position is not None))
-        await until(lambda: _is_true("VPod" in path.read_text()))
+        await until(lambda: bool(caches.vpods.list()) and recorder.position is not None)
+        await until(lambda: "VPod" in path.read_text())
         recording.cancel()
         await asyncio.wait({recording})
     lines = [line for _, line in read_lines(path)]
@@ -40,13 +39,8 @@ async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
     assert kinds[-1] == "VPod"
 
 
-async def _is_true(value: bool) -> bool:
-    return value
-
-
 async def test_progress_tells_how_many_objects_are_there():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     seen: list[int] = []
     async with watched(world.cluster, progress=seen.append):
         pass

@@ -8,14 +8,8 @@ from extender.kube.api import PODS
 from extender.service.watching.pods_behind import LIST_PERIOD_S, PATIENCE_S, PodsBehind
 from tests.service.placing.test_committer import OWNER, a_decision, made_now
 from tests.support.builders import NS, POOL, a_pod
+from tests.support.clock import Clock
 from tests.support.service import NoLists, World, a_world
-
-
-class Clock:
-    at = 0.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 class CountedLists(NoLists):
@@ -29,7 +23,7 @@ async def a_silent_watch(clock: Clock) -> tuple[PodsBehind, World, list[float]]:
     world = await a_world(0)
     await world.sync()
     listed: list[float] = []
-    behind = PodsBehind(world.caches, clock, lambda: listed.append(clock.at))
+    behind = PodsBehind(world.caches, clock, lambda: listed.append(clock.now))
     return behind, world, listed
 
 
@@ -44,10 +38,10 @@ async def test_pods_are_listed_where_a_read_shows_for_two_seconds_what_the_watch
     behind, _, listed = await a_silent_watch(clock)
     anew = None if gone else a_pod(0, uid="anew")
     times = (0.0, PATIENCE_S - 0.1, PATIENCE_S, PATIENCE_S + 1, PATIENCE_S + LIST_PERIOD_S - 0.1)
-    for clock.at in times:
+    for clock.now in times:
         behind.read(KEY, anew)
     assert listed == [PATIENCE_S]
-    clock.at = PATIENCE_S + LIST_PERIOD_S
+    clock.now = PATIENCE_S + LIST_PERIOD_S
     behind.read(KEY, anew)
     assert listed == [PATIENCE_S, PATIENCE_S + LIST_PERIOD_S]
 
@@ -56,7 +50,7 @@ async def test_a_pod_that_the_watch_has_told_of_lists_nothing_however_often_it_i
     clock = Clock()
     behind, world, listed = await a_silent_watch(clock)
     same = world.caches.pods.latest(KEY)
-    for clock.at in (0.0, PATIENCE_S, 2 * PATIENCE_S):
+    for clock.now in (0.0, PATIENCE_S, 2 * PATIENCE_S):
         behind.read(KEY, same)
     assert listed == []
 

@@ -34,6 +34,13 @@ KAFKA = Resource("sources.knative.dev", "v1beta1", "kafkasources", "KafkaSource"
 GROUP_KEY = "consumergroup.internal.kafka.eventing.knative.dev"
 KEY = f"{TENANT}/g@{GROUP_KEY}"
 PRESET = {"preset": "knative-consumergroup"}
+PLACE = {
+    "group": GROUPS.group,
+    "version": "v1alpha1",
+    "resource": GROUPS.plural,
+    "kind": GROUPS.kind,
+}
+"""What the preset names, as a pool says it by itself."""
 
 
 async def define(world: World, *names: str) -> None:
@@ -63,9 +70,7 @@ async def group(world: World, name: str = "g", replicas: int | None = 3, **more)
 
 
 async def set_status(world: World, name: str = "g", **status) -> None:
-    await world.cluster.patch(
-        GROUPS, TENANT, name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(GROUPS, TENANT, name, **status)
 
 
 async def want(world: World, replicas: int, name: str = "g") -> None:
@@ -83,28 +88,14 @@ async def placed(world: World, name: str = "g") -> int:
 
 
 async def placed_is(world: World, count: int, name: str = "g") -> None:
-    async def look() -> bool:
-        return await placed(world, name) == count
-
-    await until(look, timeout_s=30)
-
-
-async def condition(world: World, kind: str, pool: str = "dispatcher") -> tuple[str, str, str]:
-    stored = await world.cluster.get(ADAPTERPOOLS, NS, pool)
-    for item in stored.get("status", {}).get("conditions", []):
-        if item["type"] == kind:
-            return item["status"], item["reason"], item["message"]
-    return "", "", ""
+    await until(lambda: placed(world, name), count, timeout_s=30)
 
 
 async def condition_is(
     world: World, kind: str, status: str, reason: str, pool: str = "dispatcher"
 ) -> str:
-    async def look() -> bool:
-        return (await condition(world, kind, pool))[:2] == (status, reason)
-
-    await until(look, timeout_s=60)
-    return (await condition(world, kind, pool))[2]
+    await until(lambda: world.pool_condition(kind, pool), (status, reason), timeout_s=60)
+    return await world.pool_message(kind, pool)
 
 
 async def keys(world: World) -> set[str]:
@@ -157,10 +148,7 @@ async def test_it_grows_shrinks_and_goes():
         await placed_is(world, 2)
         await world.cluster.delete(GROUPS, TENANT, "g")
 
-        async def released() -> bool:
-            return not await keys(world)
-
-        await until(released, timeout_s=30)
+        await until(lambda: keys(world), set(), timeout_s=30)
 
 
 async def test_a_kafka_source_has_its_count_written_and_its_limit_respected():
@@ -174,10 +162,7 @@ async def test_a_kafka_source_has_its_count_written_and_its_limit_respected():
         "spec": {"consumers": 9},
     }
     await world.cluster.create(KAFKA, TENANT, obj)
-    limit = {"status": {"maxAllowedVReplicas": 5}}
-    await world.cluster.patch(
-        KAFKA, TENANT, "k", limit, patch_type=PatchType.MERGE, subresource="status"
-    )
+    await world.patch_status(KAFKA, TENANT, "k", maxAllowedVReplicas=5)
     async with world.serving():
 
         async def counted() -> bool:
@@ -193,7 +178,7 @@ async def test_a_kind_that_is_not_served_stops_nothing_and_is_watched_when_it_co
     await world.pods(0)
     await world.vpod("a", 2)
     async with world.serving() as service:
-        await until(lambda: _published(world, {0: 2}), timeout_s=10)
+        await until(world.published, {0: 2}, timeout_s=10)
         assert service.health.problems() == []
         message = await condition_is(world, "SourceUnavailable", "True", "NotServed")
         unavailable = f'vreplica_scheduler_source_unavailable{{source="{GROUP_KEY}"}}'
@@ -211,10 +196,6 @@ async def test_a_kind_that_is_not_served_stops_nothing_and_is_watched_when_it_co
         assert f'vreplica_scheduler_source_objects{{source="{GROUP_KEY}"}} 1.0' in rendered
 
 
-async def _published(world: World, wanted: dict[int, int]) -> bool:
-    return await world.published("a") == wanted
-
-
 async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released():
     world = await a_world()
     await world.pod(0, {KEY: 3}, node="node-0")
@@ -227,11 +208,7 @@ async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released
         await asyncio.sleep(200)
         assert await world.ledger(0) == {KEY: 3}
         world.api.faults.clear()
-
-        async def released() -> bool:
-            return await world.ledger(0) == {}
-
-        await until(released, timeout_s=60)
+        await until(lambda: world.ledger(0), {}, timeout_s=60)
 
 
 async def test_a_pod_that_comes_back_at_the_start_waits_for_what_foreign_kinds_publish_on_it():
@@ -290,14 +267,10 @@ async def test_a_pool_that_ceases_to_declare_a_kind_keeps_what_its_objects_publi
     async with world.serving() as service:
         await placed_is(world, 3)
         await patch_pool(world, {"sources": []})
-
-        async def left() -> bool:
-            return service.caches.vpods.get(KEY) is None
-
-        await until(left, timeout_s=10)
+        await until(lambda: service.caches.vpods.get(KEY) is None, timeout_s=10)
         await asyncio.sleep(130)
         assert await world.ledger(0) == {KEY: 3}
-        assert (await condition(world, "SourceUnavailable"))[0] == "False"
+        assert (await world.pool_condition("SourceUnavailable"))[0] == "False"
         watches = world.api.count("watch", "consumergroups")
         await asyncio.sleep(700)
         assert world.api.count("watch", "consumergroups") == watches
@@ -326,7 +299,7 @@ async def test_of_two_pools_the_first_by_key_gets_and_keeps_an_object_and_the_ot
         await placed_is(world, 3)
         message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "later")
         assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
-        assert (await condition(world, "SourceConflict"))[:2] == ("False", "NoConflict")
+        assert await world.pool_condition("SourceConflict") == ("False", "NoConflict")
         await another_pool(world, "a-first", sources=[PRESET])
         message = await condition_is(
             world, "SourceConflict", "True", "TakenByAnotherPool", "a-first"
@@ -361,7 +334,7 @@ async def test_a_pool_that_comes_first_later_does_not_say_in_which_version_a_kin
     await world.pods(0)
     await group(world, replicas=3)
     paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
-    place = {"group": GROUPS.group, "version": "v2", "resource": GROUPS.plural, "kind": GROUPS.kind}
+    place = {**PLACE, "version": "v2"}
     async with world.serving():
         await placed_is(world, 3)
         await another_pool(world, "a-first", sources=[{**place, "paths": paths}])
@@ -422,26 +395,16 @@ async def test_an_object_whose_labels_no_pool_selects_now_keeps_its_place_until_
         assert (await world.ledger(0), await placed(world)) == ({KEY: 3}, 3)
         await want(world, 0)
         await placed_is(world, 0)
-        await until(lambda: _ledger_is(world, {}), timeout_s=10)
-
-
-async def _ledger_is(world: World, wanted: dict[str, int]) -> bool:
-    return await world.ledger(0) == wanted
+        await until(lambda: world.ledger(0), {}, timeout_s=10)
 
 
 async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
-    place = {
-        "group": GROUPS.group,
-        "version": "v1alpha1",
-        "resource": GROUPS.plural,
-        "kind": GROUPS.kind,
-    }
     first = {"vreplicas": "spec.replicas", "placements": "status.placements"}
     second = {"vreplicas": "spec.n", "placements": "status.where", "podName": "pod", "count": "n"}
     world = await a_world(
         sources=[
-            {**place, "paths": first, "labelSelector": {"matchLabels": {"form": "first"}}},
-            {**place, "paths": second},
+            {**PLACE, "paths": first, "labelSelector": {"matchLabels": {"form": "first"}}},
+            {**PLACE, "paths": second},
         ]
     )
     await world.pods(0)
@@ -450,11 +413,11 @@ async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
     await world.cluster.patch(GROUPS, TENANT, "h", {"spec": {"n": 3}}, patch_type=PatchType.MERGE)
     async with world.serving():
         await placed_is(world, 2, "g")
-
-        async def other_is_placed() -> bool:
-            return await status_of(world, "h") == {"where": [{"pod": "dispatcher-0", "n": 3}]}
-
-        await until(other_is_placed, timeout_s=10)
+        await until(
+            lambda: status_of(world, "h"),
+            {"where": [{"pod": "dispatcher-0", "n": 3}]},
+            timeout_s=10,
+        )
 
 
 async def test_a_namespace_that_is_selected_no_more_moves_nothing_and_gets_no_more():
@@ -480,11 +443,7 @@ async def test_where_the_status_is_the_callers_only_the_ledger_is_written():
     await world.pods(0)
     await group(world, replicas=3)
     async with world.serving():
-
-        async def reserved() -> bool:
-            return await world.ledger(0) == {KEY: 3}
-
-        await until(reserved, timeout_s=30)
+        await until(lambda: world.ledger(0), {KEY: 3}, timeout_s=30)
         await asyncio.sleep(100)
         assert await status_of(world) == {}
 
@@ -514,21 +473,15 @@ async def test_paths_that_change_are_read_from_the_next_list_on():
     await define(world)
     await world.pods(0, 1)
     await group(world, replicas=2)
-    place = {
-        "group": GROUPS.group,
-        "version": "v1alpha1",
-        "resource": GROUPS.plural,
-        "kind": GROUPS.kind,
-    }
     paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
-    await patch_pool(world, {"sources": [{**place, "paths": paths}]})
+    await patch_pool(world, {"sources": [{**PLACE, "paths": paths}]})
     async with world.serving():
         await placed_is(world, 2)
         await world.cluster.patch(
             GROUPS, TENANT, "g", {"spec": {"other": 5, "weight": 2}}, patch_type=PatchType.MERGE
         )
         paths = {**paths, "vreplicas": "spec.other", "slotsPerVReplica": "spec.weight"}
-        await patch_pool(world, {"sources": [{**place, "paths": paths}]})
+        await patch_pool(world, {"sources": [{**PLACE, "paths": paths}]})
         await placed_is(world, 5)
         await asyncio.sleep(30)
         ledgers = [
@@ -582,7 +535,7 @@ async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_by_t
         assert [pool["status"][name] for name in counts] == [0, 3, 1], (
             "its pod has not been Ready yet"
         )
-        assert (await condition(world, "Available"))[:2] == ("False", "PodNotReady")
+        assert await world.pool_condition("Available") == ("False", "PodNotReady")
         text = service.metrics.render().decode()
         assert f'pool_unserved_vreplicas{{pool="{POOL}"}} 3.0' in text
         status = await status_of(world)

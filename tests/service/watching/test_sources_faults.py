@@ -139,11 +139,7 @@ async def test_a_pool_that_names_another_version_keeps_what_it_has_until_that_is
         assert service.caches.vpods.get(a_key("g")) is not None
         await world.cluster.delete(GROUPS, TENANT, "g")
         await patch_pool(world, {"sources": [{**place, "version": "v1alpha1", "paths": paths}]})
-
-        async def released() -> bool:
-            return await held_of(world, "g") == 0
-
-        await until(released, timeout_s=30)
+        await until(lambda: held_of(world, "g"), 0, timeout_s=30)
 
 
 async def test_of_two_that_believe_to_lead_none_overcommits_a_pod():
@@ -208,11 +204,7 @@ async def test_a_group_that_is_deleted_and_created_again_under_its_name_is_a_new
         await world.cluster.delete(GROUPS, TENANT, "g")
         await group(world, "g", 2)
         await placed_is(world, 2, "g")
-
-        async def settled() -> bool:
-            return await held_of(world, "g") == 2
-
-        await until(settled, timeout_s=30)
+        await until(lambda: held_of(world, "g"), 2, timeout_s=30)
         await check(world)
 
 
@@ -223,7 +215,7 @@ async def test_a_pod_that_is_lost_comes_back_with_what_groups_publish_on_it():
     async with world.serving() as service, world.adapters(service):
         await placed_is(world, 6, "g")
         before = await world.ledger(1)
-        uid = (await world.pod_object(1))["metadata"]["uid"]
+        uid = await world.uid(1)
         await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
 
         async def back() -> bool:

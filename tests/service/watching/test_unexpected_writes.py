@@ -7,13 +7,11 @@ import logging
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model import names
-from extender.service.app import Service
 from extender.service.watching.own_writes import OwnWrites
 from extender.telemetry.metrics import Metrics
-from tests.support.builders import NS, POOL
-from tests.support.service import World, lost, until
+from tests.support.builders import POOL
+from tests.support.service import World, a_world, lost, until
 
 pytestmark = pytest.mark.looptime
 
@@ -61,12 +59,8 @@ async def test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right(
         await world.edit_ledger(0, forged)
 
         async def is_right() -> bool:
-            return (await world.pod_object(0))["metadata"]["annotations"][
-                names.PLACEMENTS_ANNOTATION
-            ] in {
-                '{"tenant/a":3}',
-                '{"tenant/a": 3}',
-            }
+            text = await world.annotation(0, names.PLACEMENTS_ANNOTATION)
+            return text in {'{"tenant/a":3}', '{"tenant/a": 3}'}
 
         await until(is_right, timeout_s=5)
         await asyncio.sleep(2)
@@ -78,7 +72,6 @@ async def test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right(
         assert event["note"].isprintable()
         assert told(service.metrics, "ForeignWrite")
     assert "ForeignWrite" in caplog.text
-    await world.check()
 
 
 async def test_a_ledger_that_is_taken_away_is_told_as_that_where_the_webhook_had_stamped_the_pod():
@@ -90,7 +83,7 @@ async def test_a_ledger_that_is_taken_away_is_told_as_that_where_the_webhook_had
     async with world.serving():
         await asyncio.sleep(1)
         await world.annotate(0, **{names.PLACEMENTS_ANNOTATION: None})
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
         await asyncio.sleep(1)
         assert not await world.events("WebhookBypassed")
         assert await world.events("ForeignWrite")
@@ -106,18 +99,12 @@ async def test_slots_that_are_not_what_the_pod_requests_are_written_again(forged
     async with world.serving() as service:
         await asyncio.sleep(1)
         await world.annotate(0, **{names.SLOTS_ANNOTATION: forged})
-
-        async def is_right() -> bool:
-            annotations = (await world.pod_object(0))["metadata"]["annotations"]
-            return bool(annotations.get(names.SLOTS_ANNOTATION) == "20")
-
-        await until(is_right, timeout_s=5)
+        await until(lambda: world.annotation(0, names.SLOTS_ANNOTATION), "20", timeout_s=5)
         await asyncio.sleep(2)
         (event,) = await world.events("SlotsMismatch")
         assert "the pod requests 20" in event["note"]
         assert told(service.metrics, "SlotsMismatch")
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
-    await world.check()
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
 
 
 async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation():
@@ -137,8 +124,7 @@ async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_ann
             state = service.caches.state.pool(POOL).pods["dispatcher-0"]
             assert (state.capacity, state.decided) == (3, 3)
             assert sum((await world.ledger(0)).values()) == 3
-            annotations = (await world.pod_object(0))["metadata"]["annotations"]
-            assert annotations[names.SLOTS_ANNOTATION] == "3"
+            assert await world.annotation(0, names.SLOTS_ANNOTATION) == "3"
 
 
 async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
@@ -149,13 +135,7 @@ async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
     )
     async with world.serving():
         for slots in (10, 30, 20):
-            await world.cluster.patch(
-                ADAPTERPOOLS,
-                NS,
-                "dispatcher",
-                {"spec": {"slotsPerPod": slots}},
-                patch_type=PatchType.MERGE,
-            )
+            await world.patch_pool(slotsPerPod=slots)
             await asyncio.sleep(65)
         assert not await world.events("SlotsMismatch")
 
@@ -180,7 +160,7 @@ async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(
     await world.pod(0, ledger, node="node-0")
     await world.vpod("a", 3, {0: 3})
     async with world.serving() as service:
-        await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
+        await until(lambda: world.ledger(0), {"tenant/a": 3}, timeout_s=5)
         await asyncio.sleep(1)
         (event,) = await world.events("LedgerDiffers")
         assert says in event["note"]
@@ -189,8 +169,7 @@ async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(
 
 
 async def test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers():
-    world = await World.create()
-    await world.pods(0, 1, 2)
+    world = await a_world(0, 1, 2)
     async with world.serving() as service:
         await asyncio.sleep(1)
         for index in range(6):
@@ -203,7 +182,6 @@ async def test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers():
         for reason in ("ForeignWrite", "LedgerDiffers"):
             assert not await world.events(reason), reason
         assert 'repairs_total{kind="ForeignWrite"} 0.0' in service.metrics.render().decode()
-    await world.check()
 
 
 async def test_pods_that_are_bound_with_their_ledgers_alarm_nobody():
@@ -220,7 +198,7 @@ async def test_pods_that_are_bound_with_their_ledgers_alarm_nobody():
 async def test_a_replica_that_does_not_lead_takes_no_ledger_for_forged():
     world = await a_placed_world()
     async with world.serving(elect=True, seed=1) as first:
-        await until(lambda: leads(first), timeout_s=30)
+        await until(first.leading, timeout_s=30)
         async with world.serving(elect=True, seed=2) as second:
             await asyncio.sleep(1)
             await world.vpod("b", 5)
@@ -262,11 +240,3 @@ class TestOwnWrites:
         assert sum(own.is_ours("u", str(index)) for index in range(100)) == 8
         own.forget("u")
         assert not own.is_ours("u", "99")
-
-
-async def leads(service: Service) -> bool:
-    return service.leading()
-
-
-async def has_ledger(world: World, wanted: dict[str, int]) -> bool:
-    return await world.ledger(0) == wanted

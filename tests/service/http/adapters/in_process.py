@@ -74,7 +74,7 @@ async def adapter_of(
     world: World, service: Service, verb: AcknowledgeVerb, ordinal: int, **arguments: Any
 ) -> tuple[Adapter, InProcess]:
     """The adapter of a pod, and its connection to the service."""
-    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    uid = await world.uid(ordinal)
     caller = AdapterCaller(TokenUser("adapter"), f"{NS}/dispatcher-{ordinal}", uid)
     clock = asyncio.get_running_loop().time
     adapter = Adapter(

@@ -16,7 +16,7 @@ from tests.e2e.processes import free_port
 from tests.service.authority import Authority, client_context
 from tests.service.http.reviewing import Reviewing
 from tests.support.builders import NS
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
 
 ACCOUNT = f"system:serviceaccount:{NS}:dispatcher"
 """That all adapter pods share."""
@@ -77,14 +77,13 @@ class Adapters:
 
     async def assignment(self, ordinal: int) -> dict[str, Any]:
         """As it is stored; {} if there is none."""
-        annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
-        told: dict[str, Any] = orjson.loads(annotations.get(ASSIGNMENT_ANNOTATION, "{}"))
+        text = await self.world.annotation(ordinal, ASSIGNMENT_ANNOTATION)
+        told: dict[str, Any] = orjson.loads(text or "{}")
         return told
 
     async def acknowledged(self, ordinal: int) -> dict[str, Any] | None:
         """As it is stored."""
-        annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
-        text = annotations.get(ACKNOWLEDGED_ANNOTATION)
+        text = await self.world.annotation(ordinal, ACKNOWLEDGED_ANNOTATION)
         return orjson.loads(text) if text is not None else None
 
     def metric(self, name: str) -> dict[str, float]:
@@ -124,8 +123,7 @@ async def adapters(
 async def world_of(*ordinals: int, vreplicas: int = 4, **pool: Any) -> World:
     """What ``adapters`` is about, with no service yet."""
     pool = {"handoff": {}, "minPods": len(ordinals), "rescheduleAfterSeconds": None, **pool}
-    world = await World.create(replicas=len(ordinals), **pool)
-    await world.pods(*ordinals)
+    world = await a_world(*ordinals, replicas=len(ordinals), **pool)
     await world.vpod("a", vreplicas)
     api = world.api = Reviewing(world.cluster)
     api.users = {"router": f"system:serviceaccount:{ROUTER.replace('/', ':')}"}
@@ -137,7 +135,7 @@ async def world_of(*ordinals: int, vreplicas: int = 4, **pool: Any) -> World:
 async def let_in(world: World, ordinal: int) -> None:
     """A pod gets its token."""
     assert isinstance(world.api, Reviewing)
-    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    uid = await world.uid(ordinal)
     world.api.users[token(ordinal)] = user_of(f"dispatcher-{ordinal}", uid)
 
 

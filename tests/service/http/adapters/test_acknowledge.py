@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, ApiError, Conflict, Forbidden, NotFound, PatchType
+from extender.kube.api import ApiError, Conflict, Forbidden, NotFound
 from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import acknowledge
 from extender.service.pools.acknowledgements import AcknowledgementWriter
@@ -111,7 +111,7 @@ async def test_another_generation_is_refused_with_the_known_one(
 async def test_with_no_assignment_yet_any_generation_is_newer(tmp_path: Path):
     async with adapters(tmp_path, 0) as it:
         it.api.fail("patch", "pods", before=ApiError(500, "InternalError", "etcd"), times=999)
-        uid = (await it.world.pod_object(0))["metadata"]["uid"]
+        uid = await it.world.uid(0)
         body = {"uid": uid, "generation": 3}
         async with it.request("POST", "/v1/acknowledge", token(0), json=body) as reply:
             assert (reply.status, (await reply.json())["generation"]) == (409, 0)
@@ -122,14 +122,9 @@ async def test_a_pool_without_handoff_takes_none(tmp_path: Path):
     async with adapters(tmp_path, 0) as it:
         await told(it, 0)
         before = await it.assignment(0)
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": None}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff=None)
 
-        async def is_removed() -> bool:
-            return not await it.assignment(0)
-
-        await until(is_removed, timeout_s=5)
+        await until(lambda: it.assignment(0), {}, timeout_s=5)
         body = {"uid": before["uid"], "generation": 1, "serving": []}
         async with it.request("POST", "/v1/acknowledge", token(0), json=body) as reply:
             assert (reply.status, "no spec.handoff" in await reply.text()) == (404, True)
@@ -191,11 +186,7 @@ async def test_who_has_not_acknowledged_what_is_newest_is_counted_by_pool(tmp_pa
 
         async def counted(pods: int) -> None:
             wanted = {f'{{pool="{NS}/dispatcher"}}': float(pods)} if pods else {}
-
-            async def is_so() -> bool:
-                return it.metric("pool_unacknowledged_pods") == wanted
-
-            await until(is_so, timeout_s=5)
+            await until(lambda: it.metric("pool_unacknowledged_pods") == wanted, timeout_s=5)
 
         await counted(2)
         await it.acknowledge(0)
@@ -309,10 +300,7 @@ async def said_once(folder: Path, mode: str = "Exclusive") -> AsyncIterator[Adap
     """
     async with adapters(folder, 0, handoff={"mode": "Overlap"}) as it:
         await told(it, 0)
-        spec = {"spec": {"handoff": {"mode": mode}}}
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={"mode": mode})
 
         async def is_told() -> bool:
             return ("leaseSeconds" in await it.assignment(0)) is (mode == "Exclusive")

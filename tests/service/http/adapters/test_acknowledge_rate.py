@@ -8,8 +8,7 @@ from vreplica_adapter import Share
 
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.service.http.adapters.in_process import adapter_of
-from tests.support.adapters import Adapters as StandIns
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 
 pytestmark = pytest.mark.looptime
 SHARES = 12
@@ -18,14 +17,10 @@ APART_S = 0.25
 
 async def test_each_of_many_shares_is_served_soon_after_it_is_prepared():
     """Their callbacks end one after the other, so there is something new to say all the time."""
-    world = await World.create(
-        replicas=2,
-        handoff={"mode": "Overlap"},
-        minPods=2,
-        rescheduleAfterSeconds=None,
+    world = await a_world(
+        0, replicas=2, handoff={"mode": "Overlap"}, minPods=2, rescheduleAfterSeconds=None
     )
-    await world.pods(0)
-    await StandIns(world).ready(0)
+    await world.ready(0)
     clock = asyncio.get_running_loop().time
     prepared_at: dict[str, float] = {}
     waited_s: dict[str, float] = {}
@@ -53,7 +48,7 @@ async def test_each_of_many_shares_is_served_soon_after_it_is_prepared():
 
         await until(all_served)
         await world.pods(1)
-        await StandIns(world).ready(1)
+        await world.ready(1)
         two, connection = await adapter_of(
             world, service, verb, 1, on_prepare=prepare, on_serve=serve
         )
@@ -61,11 +56,7 @@ async def test_each_of_many_shares_is_served_soon_after_it_is_prepared():
         await asyncio.sleep(1)
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
 
-        async def moved() -> bool:
-            return len(await world.ledger(0)) == 0
-
-        await until(moved)
+        await until(lambda: world.ledger(0), {})
         assert len(waited_s) == SHARES
         assert max(waited_s.values()) < 0.5
         assert connection.statuses[429] == 0
-    await world.check()

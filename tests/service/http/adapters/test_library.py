@@ -70,10 +70,7 @@ def port_of(it: Adapters) -> int:
 
 
 async def happens(what: Callable[[], bool], timeout_s: float = 5.0) -> None:
-    async def is_so() -> bool:
-        return what()
-
-    await until(is_so, timeout_s=timeout_s)
+    await until(what, timeout_s=timeout_s)
 
 
 async def stopped(worker: Worker, key: str) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from vreplica_adapter import Adapter, Share, State
 
-from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import LEASE_MIN_S
@@ -27,7 +26,6 @@ from tests.service.http.adapters.scene import (
     world_of,
 )
 from tests.service.http.adapters.test_library import TIMING, happens, heard, router
-from tests.support.adapters import Adapters as StandIns
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until
 
@@ -140,7 +138,7 @@ async def overlap(
             if ordinal:
                 await world.pods(ordinal)
                 await let_in(world, ordinal)
-            await StandIns(world).ready(ordinal)
+            await world.ready(ordinal)
             adapter = workers.new(folder, authority, config.port, ordinal)
             await opened.enter_async_context(adapter)
             await heard(it, ordinal, serving=1 - ordinal)
@@ -188,11 +186,7 @@ async def test_a_router_is_told_the_old_pod_until_the_new_one_serves(tmp_path: P
             return [pod.pod for pod in (await resolver.resolve(VPOD)).pods]
 
         await scene.move(VREPLICAS)
-
-        async def is_published() -> bool:
-            return await scene.world.published() == {1: VREPLICAS}
-
-        await until(is_published, timeout_s=10)
+        await until(scene.world.published, {1: VREPLICAS}, timeout_s=10)
         await asyncio.sleep(0.3)
         assert scene.workers.serving == {0: VREPLICAS}
         assert await routed() == [f"{NS}/dispatcher-0"]
@@ -224,10 +218,7 @@ async def test_shares_with_indexes_say_which_vreplicas_move_and_where_a_router_f
 
 
 async def happens_soon(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    async def is_so() -> bool:
-        return await ask() == wanted
-
-    await until(is_so, timeout_s=5)
+    await until(ask, wanted, timeout_s=5)
 
 
 async def test_an_on_prepare_that_fails_is_called_again_and_the_move_goes_on(tmp_path: Path):
@@ -291,10 +282,7 @@ async def test_an_adapter_that_ends_while_it_is_drained_lets_go_and_the_move_end
 async def test_in_an_exclusive_pool_the_old_pod_lets_go_before_the_new_one_serves(tmp_path: Path):
     """A pool that was not exclusive before: a new one serves a lease after that."""
     async with overlap(tmp_path) as scene:
-        spec = {"spec": {"handoff": {"mode": "Exclusive", "leaseSeconds": LEASE_MIN_S}}}
-        await scene.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE
-        )
+        await scene.world.patch_pool(handoff={"mode": "Exclusive", "leaseSeconds": LEASE_MIN_S})
 
         async def is_told() -> bool:
             return "leaseSeconds" in await scene.it.assignment(0)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from extender.config.model import AdaptersConfig, Config
-from extender.kube.api import ADAPTERPOOLS, PODS, VPODS, ApiError, PatchType
+from extender.kube.api import PODS, VPODS, ApiError
 from extender.model.names import ASSIGNMENT_ANNOTATION, POOL_LABEL
 from tests.service.http.adapters.scene import ACCOUNT, VPOD, adapters, beside, token, user_of
 from tests.support.builders import NS
@@ -23,8 +23,8 @@ async def test_an_adapter_gets_the_text_of_its_own_assignment(tmp_path: Path):
         for ordinal in (0, 1):
             await it.told(ordinal, 2)
             status, text, headers = await it.get("/v1/assignment", token(ordinal))
-            stored = (await it.world.pod_object(ordinal))["metadata"]["annotations"]
-            assert (status, text) == (200, stored[ASSIGNMENT_ANNOTATION])
+            stored = await it.world.annotation(ordinal, ASSIGNMENT_ANNOTATION)
+            assert (status, text) == (200, stored)
             assert headers["Content-Type"].startswith("application/json")
             assert orjson.loads(text)["pod"] == f"{NS}/dispatcher-{ordinal}"
 
@@ -70,7 +70,7 @@ async def test_nobody_else_gets_anything_and_is_told_why(
     async with adapters(tmp_path, 0) as it:
         await it.told(0, 4)
         if isinstance(user, dict):
-            uid = (await it.world.pod_object(0))["metadata"]["uid"]
+            uid = await it.world.uid(0)
             user = orjson.loads(orjson.dumps(user).replace(b'"UID"', f'"{uid}"'.encode()))
         if user not in {"", "unknown"} if isinstance(user, str) else True:
             it.api.users["caller"] = user
@@ -89,11 +89,9 @@ async def test_a_pod_that_only_has_the_label_is_no_adapter(tmp_path: Path):
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "node-0"}
         made = await it.world.cluster.create(PODS, NS, {"metadata": metadata, "spec": spec})
         it.api.users["impostor"] = user_of("dispatcher-9", made["metadata"]["uid"])
-
-        async def is_seen() -> bool:
-            return it.service.caches.pods.latest(f"{NS}/dispatcher-9") is not None
-
-        await until(is_seen, timeout_s=5)
+        await until(
+            lambda: it.service.caches.pods.latest(f"{NS}/dispatcher-9") is not None, timeout_s=5
+        )
         status, text, _ = await it.get(f"/v1/placements/{VPOD}", "impostor")
         assert (status, "must belong to the StatefulSet" in text) == (403, True)
 
@@ -180,11 +178,7 @@ async def test_a_watch_is_asked_for_by_true(tmp_path: Path, path: str, query: st
 async def test_placements_are_those_of_the_published_status(tmp_path: Path):
     async with adapters(tmp_path, 0, 1) as it:
         await it.told(0, 2)
-
-        async def is_published() -> bool:
-            return await it.world.published() == {0: 2, 1: 2}
-
-        await until(is_published, timeout_s=5)
+        await until(it.world.published, {0: 2, 1: 2}, timeout_s=5)
         version = (await it.world.cluster.get(VPODS, TENANT, "a"))["metadata"]["resourceVersion"]
         status, text, _ = await it.get(f"/v1/placements/{VPOD}", token(1))
         assert (status, orjson.loads(text)) == (
@@ -244,9 +238,7 @@ async def test_its_certificates_end_is_a_metric_and_the_reviews_are_counted(tmp_
 async def test_a_pool_that_gets_handoff_is_told_without_a_restart(tmp_path: Path):
     async with adapters(tmp_path, 0, handoff=None) as it:
         assert (await it.get("/v1/assignment", token(0)))[0] == 404
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": {}}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={})
         await it.told(0, 4)
         await asyncio.sleep(0.05)
         assert (await it.get("/v1/assignment", token(0)))[0] == 200

@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from extender.config.model import AdaptersConfig, Config
-from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.kube.api import VPODS, PatchType
 from extender.model.names import ASSIGNMENT_ANNOTATION
 from extender.service.http.adapters import streams
 from extender.service.http.adapters.assignments import OF_POD_MAX
@@ -85,9 +85,9 @@ async def test_an_adapter_is_told_what_is_so_at_once_and_each_newer_generation_s
     async with adapters(tmp_path, 0, 1) as it:
         await it.told(0, 2)
         async with watching(it, ASSIGNMENT, token(0)) as lines:
-            stored = (await it.world.pod_object(0))["metadata"]["annotations"]
+            stored = await it.world.annotation(0, ASSIGNMENT_ANNOTATION)
             raw = await lines.raw()
-            assert raw.decode() == stored[ASSIGNMENT_ANNOTATION] + "\n"
+            assert raw.decode() == f"{stored}\n"
             generation = orjson.loads(raw)["generation"]
             for vreplicas in (6, 8, 12):
                 await it.world.set_vreplicas("a", vreplicas)
@@ -103,15 +103,9 @@ async def test_an_adapter_that_comes_before_its_assignment_gets_it_once_it_is_wr
     tmp_path: Path,
 ):
     async with adapters(tmp_path, 0, handoff=None) as it:
-
-        async def is_placed() -> bool:
-            return await it.world.published() == {0: 4}
-
-        await until(is_placed, timeout_s=5)
+        await until(it.world.published, {0: 4}, timeout_s=5)
         pause = it.api.pause("patch", "pods")
-        await it.world.cluster.patch(
-            ADAPTERPOOLS, NS, "dispatcher", {"spec": {"handoff": {}}}, patch_type=PatchType.MERGE
-        )
+        await it.world.patch_pool(handoff={})
         await pause.reached.wait()
         async with watching(it, ASSIGNMENT, token(0)) as lines:
             assert await lines.reply.content.readline() == b"\n"
@@ -269,13 +263,7 @@ async def test_a_stream_ends_if_the_pool_loses_its_handoff(tmp_path: Path):
         await it.told(0, 4)
         async with watching(it, ASSIGNMENT, token(0)) as lines:
             await lines.next()
-            await it.world.cluster.patch(
-                ADAPTERPOOLS,
-                NS,
-                "dispatcher",
-                {"spec": {"handoff": None}},
-                patch_type=PatchType.MERGE,
-            )
+            await it.world.patch_pool(handoff=None)
             await lines.end()
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from extender.service.http.page import stream
 from extender.service.http.page.facts import News
-from extender.service.http.page.routes import Page
 from extender.service.http.page.stream import Feed, Listener, encode_event
 from tests.support.builders import POOL
-from tests.support.service import World, until
+from tests.support.service import a_world, until
 from tests.ui.scene import Cluster, a_page, served
 
 
@@ -200,14 +199,10 @@ async def test_of_too_many_pages_the_last_is_told_so(monkeypatch: pytest.MonkeyP
             async with streaming(url) as third:
                 assert (third.status, third.headers["Retry-After"]) == (503, "10")
                 assert "2 pages are open already" in await third.text()
-        await until(lambda: _none_open(page), timeout_s=5)
+        await until(lambda: not page.streams.open, timeout_s=5)
         async with streaming(url) as again:
             assert again.status == 200
     assert page.streams.ended == {"too many": 1, "slow reader": 0}
-
-
-async def _none_open(page: Page) -> bool:
-    return not page.streams.open
 
 
 async def test_a_service_that_stops_ends_its_streams_at_once():
@@ -225,8 +220,7 @@ async def test_a_service_that_stops_ends_its_streams_at_once():
 
 
 async def test_the_service_streams_what_it_places():
-    world = await World.create()
-    await world.pods(0, 1)
+    world = await a_world(0, 1)
     async with world.serving(serve=True) as service, streaming(service.server.url) as reply:
         name, told = await next_event(reply)
         assert (name, told["service"][""]["problems"]) == ("snapshot", [])  # type: ignore[index]
