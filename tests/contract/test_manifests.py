@@ -108,7 +108,7 @@ class TestCustomResourceDefinitions:
         assert (crd["spec"]["group"], crd["spec"]["scope"]) == (names.GROUP, "Namespaced")
         assert version["name"] == names.VERSION
         assert version["subresources"]["status"] == {}
-        assert ("scale" in version["subresources"]) is (plural == "vpods")
+        assert {"status", "scale"} == version["subresources"].keys()
         assert version["additionalPrinterColumns"]
 
     @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ _BURSTS = "tests/engine/placing/test_burst.py::"
 _DOWN = "extender/engine/scaling/scale_down.py"
 _SCALER = "extender/service/pools/pool_scaler.py"
 _CLOSED = "extender/service/pools/closed_ordinals.py"
+_MODES = "tests/service/pools/test_scaling_modes.py::"
 _DOUBTS = "tests/service/pools/test_pool_scaler.py::test_"
 _AFTER = "tests/engine/cache/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/engine/cache/test_assume.py::TestBeforeAWrite::"
@@ -687,10 +688,37 @@ SCALE_DOWN = (
     Mutant(
         "what is closed in doubt is removed",
         _SCALER,
-        "if not self.draining.only_in_doubt:",
-        "if view is not None:",
+        "if not (self.draining.only_in_doubt or view.plan.external):",
+        "if not view.plan.external:",
         "each failover would shrink pools before their period",
         (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),
+    ),
+    Mutant(
+        "advice is written as if the pool were managed",
+        _SCALER,
+        "if wanted <= scale.replicas or not view.pool.writes_replicas:",
+        "if wanted <= scale.replicas:",
+        "two would write replicas, and undo each other",
+        (f"{_MODES}test_advice_that_nobody_follows_is_told",),
+    ),
+    Mutant(
+        "pods that advice has left out take vreplicas at once",
+        _SCALER,
+        "self.draining.may_still_shrink(scale, count)\n            return",
+        "return",
+        "whoever follows the advice may remove them a moment later, with what is on them",
+        (f"{_MODES}test_pods_that_old_advice_may_still_remove_take_nothing_new",),
+    ),
+    Mutant(
+        "pods whose end is announced are opened for who waits",
+        "extender/service/pools/closed_ordinals.py",
+        "plan.limited or plan.external",
+        "plan.limited",
+        "they are never empty when they go",
+        (
+            "tests/service/pools/test_closed_ordinals.py::"
+            "test_what_others_have_announced_to_remove_stays_closed_whoever_waits",
+        ),
     ),
     Mutant(
         "no lost pod is replaced where nothing is at work",

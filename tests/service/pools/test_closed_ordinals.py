@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.engine.scaling.size import plan_scale
-from extender.model.objects import VPod
+from extender.model.objects import Scaling, ScalingMode, VPod
 from extender.service.pools import closed_ordinals
 from extender.service.pools.closed_ordinals import REOPENED_MAX, ClosedOrdinals
 from extender.service.watching.caches import Caches
@@ -19,10 +19,10 @@ class Bench:
     wait for it whenever it is.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **pool: Any) -> None:
         self.now_s = 0.0
         self.closings = 0
-        self.scene = Scene(replicas=3, min_pods=0).pods(0, 1, 2).vpod("a", 1)
+        self.scene = Scene(replicas=3, min_pods=0, **pool).pods(0, 1, 2).vpod("a", 1)
         self.ordinals = ClosedOrdinals(
             POOL,
             Caches(),
@@ -63,6 +63,14 @@ def test_useless_closings_end_until_what_is_asked_for_has_changed(monkeypatch: p
     assert bench.look(for_s=1000 * PERIOD_S) == 0
     bench.scene.vpod("b", 1)
     assert bench.look(for_s=1000 * PERIOD_S) == 1
+
+
+def test_what_others_have_announced_to_remove_stays_closed_whoever_waits(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    bench = Bench(monkeypatch, scaling=Scaling(mode=ScalingMode.EXTERNAL, announced_replicas=2))
+    assert bench.look(for_s=10 * PERIOD_S) == 1
+    assert bench.scene.pool.closed == 0b100
 
 
 def test_once_closing_was_right_it_is_tried_again(monkeypatch: pytest.MonkeyPatch):
