@@ -106,6 +106,7 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/page/routes.py": ASKED,
     "extender/service/http/page/stream.py": ASKED,
     "extender/service/http/process_metrics.py": "measures the event loop beside everything else",
+    "extender/service/http/pool_gauges.py": "measures for how long vreplicas are not served",
     "extender/service/http/questions.py": ASKED,
     "extender/service/reloading.py": "looks at files of settings beside everything else; new ones "
     "are taken without an await",
