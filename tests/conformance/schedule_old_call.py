@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from extender.model.amounts import SLOTS
 from tests.conformance.policies import Policy
 from tests.conformance.state_cases import World
 
@@ -53,8 +54,8 @@ class Call:
 
     @cached_property
     def left_by_others(self) -> dict[str, int]:
-        """Pod name -> slots that no other vpod has, below 0 where they overcommit it; for pods that
-        are published.
+        """Pod name -> slots that no other vpod has or has reserved, below 0 where they overcommit
+        it; for pods that are published.
         """
         pool = self.world.build()
         claims = pool.claims_of(self.key)
@@ -64,10 +65,19 @@ class Call:
         }
 
     @cached_property
+    def left_by_written(self) -> dict[str, int]:
+        """The same, without what others have only reserved."""
+        pods = self.world.build().pods
+        return {
+            name: pods[name].capacity - pods[name].written_beside(self.key).get(SLOTS, 0)
+            for name in self.standing
+        }
+
+    @cached_property
     def kept(self) -> dict[str, int]:
         """What of that no overcommit trims; 0 where all of it is trimmed."""
         return {
-            name: max(0, min(count, self.left_by_others[name]))
+            name: max(0, min(count, self.left_by_written[name]))
             for name, count in self.standing.items()
         }
 

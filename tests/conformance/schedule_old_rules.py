@@ -19,6 +19,7 @@ from tests.conformance.schedule_old_views import (
     is_pending,
     only_unreachable_nodes_are_bad,
     own_reservations_are_taken,
+    reservations_are_taken,
     shrunk_already,
     stays_as_it_is,
     stops_early,
@@ -169,6 +170,16 @@ def others_reserve_without_need(call: Call) -> bool:
         for key, counts in call.world.decided.items()
         for name, count in counts.items()
         if key != call.key and not is_pending(call, key)
+    )
+
+
+def others_reserve_too_much(call: Call) -> bool:
+    """Whether a pod that the vpod publishes has no room for that beside what is reserved for
+    others, and has room beside what they publish.
+    """
+    return any(
+        call.left_by_others[name] < min(count, call.left_by_written[name])
+        for name, count in call.standing.items()
     )
 
 
@@ -329,6 +340,14 @@ RULES = (
             "Knative gives away what a decision takes from a pod before the status says so",
         ),
         seen=shrunk_already,
+    ),
+    Rule(
+        others_reserve_too_much,
+        Difference(
+            "what is only reserved pushes nobody out",
+            "Knative takes vreplicas off a pod on which others have reserved too much",
+        ),
+        seen=reservations_are_taken,
     ),
     Rule(
         others_reserve_without_need,

@@ -5,6 +5,7 @@ Knative's answer. Views of several rules go one after the other. The last four t
 input what a rule is about: ours has to stay the same.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -81,6 +82,20 @@ def own_reservations_are_taken(call: Call, profile: Profile) -> Viewed:
     more = {name: count - call.published.get(name, 0) for name, count in call.own.items()}
     decided = {key: counts for key, counts in call.world.decided.items() if key != call.key}
     taken = {name: count for name, count in more.items() if count > 0}
+    return _holding(_in_world(call, decided=decided), taken), profile
+
+
+def reservations_are_taken(call: Call, profile: Profile) -> Viewed:
+    """What is reserved for other vpods beyond their status takes room as if it were published."""
+    taken: Counter[str] = Counter()
+    decided: dict[str, dict[str, int]] = {}
+    for key, counts in call.world.decided.items():
+        for name, count in counts.items():
+            more = count - call.world.status.get(key, {}).get(name, 0)
+            if key != call.key and more > 0:
+                taken[name] += more
+            else:
+                decided.setdefault(key, {})[name] = count
     return _holding(_in_world(call, decided=decided), taken), profile
 
 

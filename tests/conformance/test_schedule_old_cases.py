@@ -112,6 +112,10 @@ OTHERS = [
     {"namespace": "t", "name": "w", "vreplicas": 3, "placements": entries({0: 3})},
 ]
 OTHERS_OF_6 = [{**OTHERS[0], "vreplicas": 6}, OTHERS[1]]
+RESERVED = [
+    {"namespace": "t", "name": "v", "vreplicas": 2, "placements": entries({0: 2})},
+    {"namespace": "t", "name": "w", "vreplicas": 5, "placements": []},
+]
 TRIMMED = {
     "vpods": [
         {"namespace": "t", "name": "v", "vreplicas": 2, "placements": entries({0: 1})},
@@ -212,6 +216,12 @@ EVEN = {
             ({0: 2, 1: 4}, 0),
             "a reservation lasts until it is written",
             id="another reserves",
+        ),
+        pytest.param(
+            a_case({}, 2, vpods=RESERVED, reserved={"t/w": {"s-0": 5}}),
+            ({1: 2}, 0),
+            "what is only reserved pushes nobody out",
+            id="another reserves too much",
         ),
         pytest.param(
             a_case({}, 3, **with_policies({**POLICY, "priorities": []})),
