@@ -33,19 +33,22 @@ async def all_ready(system: System) -> bool:
     return True
 
 
-async def play_nodes_again(control_plane: ControlPlane, system: System) -> None:
-    """Returns when every node and every bound pod is Ready.
+async def settle_with_nodes(control_plane: ControlPlane, system: System) -> None:
+    """Returns when every node and every bound pod is Ready, and all is placed.
 
     A kubelet writes again what it could not write while etcd was away. kwok does not, may even stop
-    renewing its nodes' leases, and sometimes leaves a node out when it starts anew.
+    renewing its nodes' leases, and sometimes leaves a node out when it starts anew. Without nodes,
+    nothing can be placed.
     """
     for _ in range(KWOKS - 1):
         await control_plane.restart_kwok()
         with suppress(TimeoutError):
             await eventually(lambda: all_ready(system), 45.0)
+            await system.settled()
             return
     await control_plane.restart_kwok()
     await eventually(lambda: all_ready(system), 60.0, "every node and every bound pod is Ready")
+    await system.settled()
 
 
 async def test_vpods_come_while_etcd_is_killed_five_times_and_nothing_moves(
@@ -63,8 +66,7 @@ async def test_vpods_come_while_etcd_is_killed_five_times_and_nothing_moves(
         for kill in range(KILLS):
             await system.vpods(VPODS_A_KILL, 5, tenant=tenant, prefix=f"kill-{kill}")
             await own_control_plane.kill_etcd(AWAY_S)
-        await play_nodes_again(own_control_plane, system)
-        await system.settled()
+        await settle_with_nodes(own_control_plane, system)
         after = published(system)
         assert {key: after[key] for key in placed} == placed
         assert len(after) == VPODS_A_KILL * (KILLS + 1)
