@@ -18,7 +18,10 @@ KILLS: Final = 5
 AWAY_S: Final = 2.0
 """Longer than a request of ours waits between two tries, shorter than a lease."""
 VPODS_A_KILL: Final = 4
-KWOKS: Final = 3
+KWOKS: Final = 6
+"""Starts that are tried."""
+READY_S: Final = 30.0
+"""kwok takes a node's lease over in 8 s, or never (``ControlPlane.node_numbers``)."""
 
 
 async def all_ready(system: System) -> bool:
@@ -38,12 +41,12 @@ async def settle_with_nodes(control_plane: ControlPlane, system: System) -> None
 
     A kubelet writes again what it could not write while etcd was away. kwok does not, may even stop
     renewing its nodes' leases, and sometimes leaves a node out when it starts anew. Without nodes,
-    nothing can be placed.
+    nothing can be placed. So all of it is tried with another kwok.
     """
     for _ in range(KWOKS - 1):
         await control_plane.restart_kwok()
         with suppress(TimeoutError):
-            await eventually(lambda: all_ready(system), 45.0)
+            await eventually(lambda: all_ready(system), READY_S)
             await system.settled()
             return
     await control_plane.restart_kwok()
