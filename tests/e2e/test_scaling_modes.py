@@ -14,6 +14,7 @@ from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, System
 from tests.e2e.test_kubectl import run_kubectl
 from tests.e2e.waiting import NotYet
+from tests.support.tasks import at_work
 
 PERIOD_S: Final = 2
 """scaleDownPeriodSeconds."""
@@ -60,13 +61,8 @@ async def somebody(system: System, wants: Writer) -> AsyncIterator[list[int]]:
                 last = wanted
             await asyncio.sleep(1)
 
-    task = asyncio.create_task(work())
-    try:
+    async with at_work(work()):
         yield undone
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled(), task.exception()
 
 
 async def test_a_pool_that_others_size_takes_what_they_give(backend: Backend, tmp_path: Path):

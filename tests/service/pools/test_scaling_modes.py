@@ -3,16 +3,13 @@ somebody changes replicas.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, Obj, PatchType
 from tests.service.pools.test_autoscaler import controller, scale_writes
-from tests.support.builders import NS
-from tests.support.service import World, until
+from tests.support.service import World, a_world, until
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -20,48 +17,36 @@ PERIOD_S = 10
 
 
 async def a_pool(replicas: int, mode: str, **spec: Any) -> World:
-    world = await World.create(
-        replicas=replicas, scaleDownPeriodSeconds=PERIOD_S, scaling={"mode": mode}, **spec
+    return await a_world(
+        *range(replicas),
+        replicas=replicas,
+        scaleDownPeriodSeconds=PERIOD_S,
+        scaling={"mode": mode},
+        **spec,
     )
-    await world.pods(*range(replicas))
-    return world
-
-
-async def status(world: World) -> Obj:
-    return dict((await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")).get("status", {}))
 
 
 async def desired(world: World) -> int | None:
-    return (await status(world)).get("desiredPods")
+    return (await world.pool_status()).get("desiredPods")
 
 
 async def limited(world: World) -> tuple[str, str]:
     """Reason and message of the condition ScalingLimited."""
-    (found,) = [c for c in (await status(world))["conditions"] if c["type"] == "ScalingLimited"]
-    return found["reason"], found["message"]
+    _, reason = await world.pool_condition("ScalingLimited")
+    return reason, await world.pool_message("ScalingLimited")
 
 
 async def announce(world: World, replicas: int | None) -> None:
-    patch = {"spec": {"scaling": {"announcedReplicas": replicas}}}
-    await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", patch, patch_type=PatchType.MERGE)
+    await world.patch_pool(scaling={"announcedReplicas": replicas})
 
 
-@asynccontextmanager
-async def follower(world: World) -> AsyncIterator[None]:
-    """Writes what status.desiredPods says into the StatefulSet, a little late."""
-
-    async def work() -> None:
-        while True:
-            await asyncio.sleep(3)
-            advice = await desired(world)
-            if advice is not None and advice != await world.replicas():
-                await world.patch_stateful_set(replicas=advice)
-
-    task = asyncio.create_task(work())
-    try:
-        yield
-    finally:
-        task.cancel()
+async def follow(world: World) -> None:
+    """Write what status.desiredPods says into the StatefulSet, a little late."""
+    while True:
+        await asyncio.sleep(3)
+        advice = await desired(world)
+        if advice is not None and advice != await world.replicas():
+            await world.patch_stateful_set(replicas=advice)
 
 
 async def test_a_pool_that_others_size_is_never_scaled_and_says_what_it_needs():
@@ -107,7 +92,7 @@ async def test_pods_whose_end_is_announced_are_emptied_first_and_opened_if_it_is
 
 async def test_who_follows_the_advice_gets_as_many_pods_as_are_needed_and_takes_only_empty_ones():
     world = await a_pool(1, "Advise")
-    async with world.serving(), controller(world), follower(world):
+    async with world.serving(), controller(world), at_work(follow(world)):
         await world.vpod("a", 50)
         await until(world.replicas, 3, timeout_s=10)
         await asyncio.sleep(PERIOD_S)
