@@ -55,6 +55,11 @@ class FreeRoom:
         """Free slots of a pod; 0 if it is not one of those ``among``."""
         return self.slots.of[ordinal] if self._among >> ordinal & 1 else 0
 
+    def free_slots(self) -> int:
+        """Free slots of all pods ``among``; 0 for a pod that has promised more than it has."""
+        with_free = self.slots.with_free.items()
+        return sum(max(0, free) * (pods & self._among).bit_count() for free, pods in with_free)
+
     def has(self, vpod: VPod, ordinal: int) -> bool:
         """Whether one more vreplica has room on a pod."""
         if self.slots.of[ordinal] < vpod.weight:

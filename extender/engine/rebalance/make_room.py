@@ -132,6 +132,9 @@ class RoomSearch:
         """A few moves after which one more vreplica of ``vpod`` has a place beside those that it
         keeps (pod name -> vreplicas). None if the vpod has room already, or if none are found.
         """
+        if self._room.free_slots() < vpod.weight:
+            # Moves change where slots are free, not how many are.
+            return None
         self._apart.append(vpod.key)
         pods = self._pods_for(vpod, kept, PODS_TRIED_MAX)
         if any(self._room.has(vpod, ordinal) for ordinal in pods):

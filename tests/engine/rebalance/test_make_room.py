@@ -7,6 +7,7 @@ import pytest
 
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.engine.rebalance import move_plan
+from extender.engine.rebalance.make_room import STEPS_MAX
 from extender.engine.rebalance.move_plan import Limits, can_place
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.engine.rebalance.repetition import LeftBehind
@@ -219,4 +220,18 @@ def test_a_search_gives_up_after_its_steps(monkeypatch: pytest.MonkeyPatch):
     pods = Pods(*heavy, (9, 8, 1), needs=3)
     assert pods.told() == [("p11v2", 11, 0)]
     monkeypatch.setattr(move_plan, "ROOM_STEPS_MAX", 5)
+    monkeypatch.setattr(move_plan, "STEPS_MAX", 5)
     assert pods.told() == []
+
+
+def test_what_all_free_slots_together_could_not_hold_costs_no_steps(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A search begins only with all of its steps, so one step less and nothing would move."""
+    pods = Pods((14,), (13, 1), needs=7)
+    pods.scene.vpod("large", 1, weight=13)
+    monkeypatch.setattr(move_plan, "ROOM_STEPS_MAX", STEPS_MAX)
+    advice = Advice(waiting=["tenant/large", WAITING])
+    assert [move.vpod for move in plan_moves(pods.scene.pool, Limits(budget=10), advice)] == [
+        "tenant/p1v1"
+    ]
