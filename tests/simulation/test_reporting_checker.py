@@ -86,6 +86,24 @@ async def test_an_event_of_somebody_else_tells_nothing():
         pytest.param(
             {
                 "failed_at": lambda _, plural, name: (
+                    20.0 if (plural, name) == ("vpods", "v") else -inf
+                )
+            },
+            True,
+            id="it had given up the write of its status, which came late",
+        ),
+        pytest.param(
+            {
+                "failed_at": lambda _, plural, name: (
+                    18.0 if (plural, name) == ("vpods", "v") else -inf
+                )
+            },
+            False,
+            id="a write of its status failed long before",
+        ),
+        pytest.param(
+            {
+                "failed_at": lambda _, plural, name: (
                     31.0 if (plural, name) == ("events", "t") else -inf
                 )
             },

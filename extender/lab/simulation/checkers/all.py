@@ -28,6 +28,7 @@ corrected in the end: ``differences`` checks this after the faults have stopped.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -56,10 +57,12 @@ from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
 from extender.lab.simulation.checkers.settled import Stored
 from extender.lab.simulation.world.facts import POOL, Pod, VPod, read_pod, read_vpod
 from extender.lab.simulation.world.streams import read_stream
+from extender.model.names import EVICTING_ANNOTATION
 
 VIOLATIONS_MAX: Final = 200
 WRITES_MAX: Final = 20_000
 """The limit in one second of virtual time. A service that reaches it makes no progress."""
+_LATEST: Final = re.compile(r'"latest":"[^"]*"')
 
 
 class Checkers:
@@ -83,7 +86,7 @@ class Checkers:
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.last_write_s: dict[str, float] = {}
-        """Plural -> time of the last write."""
+        """Plural -> time of the last write, renewals of a pod's mark aside."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
         self._edited_records = EditedRecords(self._excuses)
@@ -134,11 +137,12 @@ class Checkers:
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         """Check a write. The store calls this."""
-        self.last_write_s[kind[1]] = self._clock()
         self._count_write(int(self._clock()))
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None
         metadata = (after or before or {})["metadata"]
+        if not _renews_mark(before, after):
+            self.last_write_s[kind[1]] = self._clock()
         if by_service():
             self._budgets.wrote(ACTOR.get())
         if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
@@ -281,3 +285,15 @@ class Checkers:
         self.violations.append(f"at {self._clock():.3f} s: {what}")
         if len(self.violations) == VIOLATIONS_MAX:
             self.give_up()
+
+
+def _renews_mark(before: Obj | None, after: Obj | None) -> bool:
+    """Whether a write only says that a pod's eviction still waits. A rollout waits without an end
+    for a pod that has room on no node (seed 20000222).
+    """
+    texts = [
+        ((obj or {}).get("metadata", {}).get("annotations") or {}).get(EVICTING_ANNOTATION, "")
+        for obj in (before, after)
+    ]
+    first, second = (_LATEST.sub("", text) for text in texts)
+    return texts[0] != texts[1] and first == second

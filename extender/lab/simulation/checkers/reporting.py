@@ -15,6 +15,7 @@ from typing import Final
 from extender.config.model import LeaderElectionConfig
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.budgets import WRITE_S
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import CROWD
@@ -111,7 +112,8 @@ class ReportingChecker(Checker):
             # A leader that cannot renew its Lease stops after the renew deadline, even if nobody
             # has taken the Lease yet (seed 234964413).
             or self._clock() - self._renewed_at.get(actor, inf) >= RENEW_DEADLINE_S
-            or failed_at(actor, plural, name) >= since
+            # Its writer may have given up a write that was stored later (seed 20000705).
+            or failed_at(actor, plural, name) >= since - WRITE_S
             or failed_at(actor, "events", vpod.namespace) >= since - REPORTED_WITHIN_S
             # The writer is behind in this namespace, but continues.
             or self._wrote_at.get((actor, vpod.namespace), -inf) > since
