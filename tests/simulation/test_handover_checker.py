@@ -219,6 +219,33 @@ def test_an_adapter_is_told_to_let_go_once_the_published_pods_serve(
     play()
 
 
+@pytest.mark.parametrize(
+    ("indexes", "is_found"),
+    [
+        pytest.param("2-3", False, id="the vpod has none of them any more"),
+        pytest.param("1-2", True, id="the vpod has one of them"),
+    ],
+)
+def test_indexes_that_a_smaller_vpod_has_no_more_wait_for_nobody(indexes: str, is_found: bool):
+    """Seed 31000039."""
+
+    @in_virtual_time
+    async def play() -> None:
+        scene = HandoverScene()
+        await a_vpod_on_a_0(scene)
+        share = {"vreplicas": 2, "weight": 1, "of": 4, "epoch": 7, "indexes": indexes}
+        scene.adapters["a-1"].prepared = {KEY}
+        scene.assign("a-0", {KEY: 2}, {KEY: {**share, "state": "Serve"}})
+        scene.vpod("v", 2, {"a-1": 2})
+        scene.tell("a-1", {KEY: 2})
+        await later(1.0)
+        scene.assign("a-0", {KEY: 2}, {KEY: {**share, "state": "Drain"}})
+        line = f"a-0 is told to drain {KEY}, and a-1 does not serve it yet"
+        assert scene.gaps() == ([line] if is_found else [])
+
+    play()
+
+
 AT_S = 2 * LATE_S
 """When the ledger loses the share, in the run's time."""
 REMOVALS = [

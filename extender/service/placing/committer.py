@@ -358,7 +358,7 @@ class Committer:
             async with self._in_flight:
                 write = self._status_write(batch, decision, vpod)
                 if write is None:
-                    self._report(batch, decision)
+                    self._report(batch, decision, vpod.placements)
                     return
                 with span("write_status", vpod=key):
                     reply = await self._api.patch(
@@ -373,7 +373,7 @@ class Committer:
             self._caches.vpods.written(written)
             batch.written.add(key)
             self._vpod_events.status_written(vpod, written)
-            self._report(batch, decision)
+            self._report(batch, decision, decision.target)
         except ApiError as error:
             batch.failed[key] = str(error)
             if isinstance(error, Forbidden):
@@ -410,12 +410,20 @@ class Committer:
         write = self._write_foreign_status if vpod.source else vpod_status
         return write(vpod, reported, target, availability, self._now())
 
-    def _report(self, batch: Batch, decision: Decision) -> None:
+    def _report(self, batch: Batch, decision: Decision, shown: Mapping[str, int]) -> None:
         """Pass the decision on for reporting, unless a write for it failed, or waits for adapters:
-        then its moves wait to be reported in full.
+        then its moves wait to be reported in full. ``shown``: pod name -> vreplicas that the status
+        shows of the target.
+
+        There may be nothing to write because a target pod is not bound. Then what moves there is
+        reported once its status is written (seed 30000223).
         """
-        if decision.vpod not in batch.failed and decision.vpod not in batch.waiting:
-            batch.reported[decision.vpod] = self._unreported_moves.reported(decision)
+        if decision.vpod in batch.failed or decision.vpod in batch.waiting:
+            return
+        is_shown = dict(shown) == dict(decision.target)
+        batch.reported[decision.vpod] = (
+            self._unreported_moves.reported(decision) if is_shown else decision
+        )
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest version of a vpod. None if it is gone or has left the pool."""

@@ -387,6 +387,29 @@ async def test_a_move_in_doubt_is_not_told_by_a_stale_decision_nor_where_it_was_
     assert (await world.published(), written.reported["tenant/a"].moves) == ({0: 3, 1: 1}, ())
 
 
+async def test_a_move_in_doubt_keeps_its_reason_while_its_new_pod_is_not_bound():
+    """That pod was made anew meanwhile, so there was nothing to publish (seed 30000223)."""
+    world = await placed_on_the_first_of_two()
+    committer, pool = world.committer(), world.caches.state.pool(POOL)
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.DRAIN)
+    world.api.fail("patch", "vpods/status", before=lost())
+    moving = relocate(pool, pool.vpods["tenant/a"], [move])
+    assert list((await reserve_and_commit(committer, moving)).failed) == ["tenant/a"]
+
+    await world.remove_pod(1)
+    await world.pod(1, node="")
+    await world.sync()
+    again = made_now(world, a_decision("a", {1: 3}))
+    unbound = await reserve_and_commit(committer, again)
+    assert (await world.published(), unbound.reported["tenant/a"].moves) == ({0: 3}, ())
+
+    await world.remove_pod(1)
+    await world.pods(1)
+    await world.sync()
+    bound = await reserve_and_commit(committer, made_now(world, a_decision("a", {1: 3})))
+    assert (await world.published(), bound.reported["tenant/a"].moves) == ({1: 3}, (move,))
+
+
 def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     unreported_moves = UnreportedMoves()
     steps = (

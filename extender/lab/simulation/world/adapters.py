@@ -74,6 +74,8 @@ class SimulatedAdapter:
     heard: int = 0
     """The newest generation of which a replica has taken an acknowledgement."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    alarm: asyncio.TimerHandle | None = None
+    """What wakes it next, if no assignment does."""
     newest: str = ""
     """The text of its assignment."""
     clock_rate: float = 1.0
@@ -92,6 +94,12 @@ class SimulatedAdapter:
     def lease_s(self) -> float:
         """What its assignment says; 0 for none."""
         return float((self.told or {}).get("leaseSeconds", 0))
+
+    def wake_at(self, when: float) -> None:
+        """Wake it at the loop's time ``when`` instead of when it was to be woken before."""
+        if self.alarm is not None:
+            self.alarm.cancel()
+        self.alarm = asyncio.get_running_loop().call_at(when, self.woken.set)
 
     def may_serve(self, now: float) -> bool:
         """Whether it needs no lease, or has one."""
@@ -213,7 +221,7 @@ class SimulatedAdapters:
             await adapter.woken.wait()
             adapter.woken.clear()
             if self._is_cut_off(adapter, loop.time()):
-                loop.call_at(adapter.cut_until, adapter.woken.set)
+                adapter.wake_at(adapter.cut_until)
                 continue
             if not adapter.may_serve(loop.time()):
                 adapter.serving.clear()
@@ -234,9 +242,9 @@ class SimulatedAdapters:
             busy = {key for key in busy if not _does(adapter, key, shares[key])}
             said.append(_body(assignment, busy))
             if not await self._say(name, adapter, said) or busy:
-                loop.call_later(RETRY_S, adapter.woken.set)
+                adapter.wake_at(loop.time() + RETRY_S)
             elif adapter.lease_s:
-                loop.call_later(adapter.lease_s / 3, adapter.woken.set)
+                adapter.wake_at(loop.time() + adapter.lease_s / 3)
             del said[:-2]
 
     def _is_cut_off(self, adapter: SimulatedAdapter, now: float) -> bool:
