@@ -32,7 +32,7 @@ run: $(VENV)/stamp-run ## The whole system on an embedded cluster, with a live t
 
 .PHONY: test
 test: $(VENV)/stamp-test ## Unit, property, contract and service tests (no cluster, no Go)
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not (e2e or browser or nodes or sim)" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not (e2e or browser or nodes or sim)" $(ARGS)
 
 .PHONY: test-simulation
 test-simulation: $(VENV)/stamp-test ## Tests in simulated clusters: every order of steps, kills, seeds that have found bugs
