@@ -223,11 +223,11 @@ def test_an_adapter_is_told_to_let_go_once_the_published_pods_serve(
     ("indexes", "is_found"),
     [
         pytest.param("2-3", False, id="the vpod has none of them any more"),
-        pytest.param("1-2", True, id="the vpod has one of them"),
+        pytest.param("1-2", True, id="the new pod does not serve one of them yet"),
     ],
 )
-def test_indexes_that_a_smaller_vpod_has_no_more_wait_for_nobody(indexes: str, is_found: bool):
-    """Seed 31000039."""
+def test_what_is_let_go_waits_for_its_own_indexes(indexes: str, is_found: bool):
+    """The vpod is smaller, and has 0 and 1 (seed 31000039)."""
 
     @in_virtual_time
     async def play() -> None:
@@ -237,7 +237,7 @@ def test_indexes_that_a_smaller_vpod_has_no_more_wait_for_nobody(indexes: str, i
         scene.adapters["a-1"].prepared = {KEY}
         scene.assign("a-0", {KEY: 2}, {KEY: {**share, "state": "Serve"}})
         scene.vpod("v", 2, {"a-1": 2})
-        scene.tell("a-1", {KEY: 2})
+        scene.assign("a-1", {KEY: 2}, {KEY: {**share, "state": "Serve", "indexes": "0-1"}})
         await later(1.0)
         scene.assign("a-0", {KEY: 2}, {KEY: {**share, "state": "Drain"}})
         line = f"a-0 is told to drain {KEY}, and a-1 does not serve it yet"

@@ -177,7 +177,10 @@ class Committer:
                 if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
-                    self._unreported_moves.remember(decision, batch.published[key])
+                    # A status that waits for adapters shows none of the moves yet.
+                    before = key in batch.waiting and key in batch.written
+                    published = self._published(key, pool) if before else batch.published[key]
+                    self._unreported_moves.remember(decision, published)
             self.hand_overs.commit_ended(pool, batch.decisions, batch.waiting)
         return batch
 

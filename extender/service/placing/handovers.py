@@ -197,7 +197,9 @@ class HandOvers:
 
     def served_first(self, decision: Decision, published: Mapping[str, int]) -> Mapping[str, int]:
         """Return what a vpod publishes, in the order in which ``publishable`` keeps it: first the
-        pods that still serve what leaves them.
+        pods that still serve what leaves them, and of these first those that it is moved off. If
+        the vpod is also made smaller, what stays for a hand-over stays there, and the reason of the
+        move is told when it leaves (seed 41000027).
         """
         view = self._views.of(decision.pool, decision.vpod)
         if view is None:
@@ -205,7 +207,9 @@ class HandOvers:
         serving = rules.still_served_on_old_pods(
             view.state, decision.vpod, decision.target, view.adapters
         )
-        return {name: published[name] for name in serving if name in published} | {**published}
+        moved = [move.from_pod for move in decision.moves if move.from_pod in serving]
+        order = dict.fromkeys((*moved, *serving, *published))
+        return {name: published[name] for name in order if name in published}
 
     def retain_or_report(self, pool: str, vpod: str, pod: str, *, remaining: int) -> bool:
         """Return whether the pod's ledger has to keep vreplicas that are published no more.

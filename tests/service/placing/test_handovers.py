@@ -1,6 +1,7 @@
 """Hand-over of shares between adapters: pools with ``spec.handoff.mode: Overlap``."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from extender.model.names import ASSIGNMENT_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, lost, until
 
 pytestmark = pytest.mark.looptime
 KEY = "tenant/a"
@@ -255,6 +256,28 @@ async def test_what_waits_stays_published_where_it_is_served():
             known.never = set()
             await published(world, {2: 4})
             await ledgers(world, {0: 0, 1: 0, 2: 4})
+    assert known.gaps == []
+
+
+async def test_what_waits_while_its_vpod_gets_smaller_stays_on_the_pod_that_it_is_moved_off():
+    """Seed 41000027: another pod kept it, and why it left that one was not told."""
+    world = await a_world(0, 1, profile="spread")
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.pods(2)
+        async with adapters_beside(known, 2):
+            known.never = {(2, "Prepare")}
+            drain = partial(world.annotate, 1, **{UNSCHEDULABLE_ANNOTATION: "true"})
+            world.api.fail("patch", "vpods/status", before=lost(), then=drain)
+            await world.set_vreplicas("a", 2)
+            await published(world, {0: 1, 1: 1})
+            known.never = set()
+            await published(world, {0: 1, 2: 1})
+            assert await moved(world) == (
+                "Drain",
+                "1 vreplica moved from dispatcher-1 to dispatcher-2",
+            )
     assert known.gaps == []
 
 
