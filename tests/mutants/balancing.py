@@ -29,6 +29,17 @@ BALANCING = (
         ),
     ),
     Mutant(
+        "room is searched for where all free slots together are too few",
+        "extender/engine/rebalance/make_room.py",
+        "if self._room.free_slots() < vpod.weight:",
+        "if False:",
+        "a plan has no steps left for a vpod that moves would place",
+        (
+            "tests/engine/rebalance/test_make_room.py::"
+            "test_what_all_free_slots_together_could_not_hold_costs_no_steps",
+        ),
+    ),
+    Mutant(
         "each plan of a look tries the same waiting vpods",
         "extender/service/pools/pool_moves.py",
         "while self._tried < len(waiting):",

@@ -14,6 +14,9 @@ _TAKEN_OVER = f"{_TEST}test_a_vpod_is_taken_over_once_all_pods_that_it_publishes
 _KEEPS = f"{_TEST}test_a_ledger_keeps_what_its_adapter_may_serve"
 _IS_TOLD = f"{_TEST}test_what_a_pod_is_told"
 _MOVES = "tests/service/placing/test_handovers.py::"
+_SMALLER = (
+    f"{_MOVES}test_what_waits_while_its_vpod_gets_smaller_stays_on_the_pod_that_it_is_moved_off"
+)
 
 HANDING_OVER = (
     Mutant(
@@ -31,6 +34,33 @@ HANDING_OVER = (
         "vpod.placements",
         "I7 (seed 7000022): the pod that serves it is given up",
         (f"{_MOVES}test_what_waits_stays_published_where_it_is_served",),
+    ),
+    Mutant(
+        "what waits while its vpod gets smaller stays on any pod",
+        _HAND_OVERS,
+        "order = dict.fromkeys((*moved, *serving, *published))",
+        "order = dict.fromkeys((*serving, *published))",
+        "I4 (seed 41000027): why it leaves that pod is not told",
+        (_SMALLER,),
+    ),
+    Mutant(
+        "the status that waits for adapters counts as if it had told of moves",
+        _COMMITTER,
+        "published = self._published(key, pool) if before else batch.published[key]",
+        "published = batch.published[key]",
+        "I4 (seed 41000027): why it leaves its old pod is not told",
+        (_SMALLER,),
+    ),
+    Mutant(
+        "a move in doubt counts as told where there was nothing to write",
+        _COMMITTER,
+        "is_shown = dict(shown) == dict(decision.target)",
+        "is_shown = True",
+        "I4 (seed 30000223): why it leaves its old pod is not told",
+        (
+            "tests/service/placing/test_committer_doubts.py::"
+            "test_a_move_in_doubt_keeps_its_reason_while_its_new_pod_is_not_bound",
+        ),
     ),
     Mutant(
         "work is sent to a pod that does not serve it yet",
