@@ -44,6 +44,8 @@ from extender.model.reading import mapping, text
 
 KEPT_S: Final = 6.0
 """How long a Lease that was given up for a replica is kept for it."""
+LOOKS_MISSED_MAX: Final = 3
+"""Retry periods between two looks that find no Lease. After more, the wait begins anew."""
 STAMPS_MAX: Final = 32
 """After more unanswered writes, a record of our own looks like another's. The only harm is that we
 wait for it to expire.
@@ -92,8 +94,8 @@ class SeenLease:
         """
         self.asked_by = ""
         """The replica that has asked us for the Lease and was not answered yet."""
-        self._missing_since: float | None = None
-        """Monotonic time since which we have found no Lease."""
+        self._missing: tuple[float, float] | None = None
+        """Monotonic times since which we have found no Lease, and when we last looked."""
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, also of those that may not have arrived."""
         self.never_held_by_others = False
@@ -140,7 +142,7 @@ class SeenLease:
         )
         if not self.record or mapping(found, "spec") != mapping(self.record, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
-        self.record, self._missing_since, self.read_at = found, None, self.began_at
+        self.record, self._missing, self.read_at = found, None, self.began_at
         if asks := asked_by(found):
             self.asked_by = asks
         self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
@@ -155,20 +157,24 @@ class SeenLease:
         or it has been gone for as long as any lease lasts.
 
         What we saw last proves nothing: a replica that was paused or cut off has not seen who took
-        the Lease after it expired (seed 281000556).
+        the Lease after it expired (seed 281000556). For the same reason we have to look all the
+        time: while we could not, another may have made one, and lead by it although somebody has
+        deleted it since (seed 60000119).
         """
         if self._is_ours() and still_leading():
             return True
         now = asyncio.get_running_loop().time()
-        if self._missing_since is None:
-            self._missing_since = now
+        since, looked = self._missing or (now, now)
+        if self._missing is None or now - looked > LOOKS_MISSED_MAX * self._lease.retry_period_s:
+            since = now
             _log.info(
                 "no lease %s/%s: it may have been deleted, waiting for %d s",
                 self._lease.namespace,
                 self._lease.name,
                 self._lease.duration_s,
             )
-        may = now >= self._missing_since + max(self._lease.duration_s, self._lasts_s())
+        self._missing = (since, now)
+        may = now >= since + max(self._lease.duration_s, self._lasts_s())
         if may:
             self._candidacy.on_other_writer()
         return may

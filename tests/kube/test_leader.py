@@ -398,6 +398,28 @@ async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_
     assert spec(api)["holderIdentity"] == "two"
 
 
+async def test_who_could_not_look_waits_for_whoever_made_a_lease_that_is_deleted_again(
+    api: StoreApi,
+):
+    """Seed 60000119: it had found none before, for long enough, and another led by it."""
+    api.objects.clear()
+    way = StoreApi(objects=api.objects, delay_s=0.01)
+    way._store = api._store  # type: ignore[method-assign]
+    two = Replica(way, "two", 2)
+    await asyncio.sleep(3)
+    one = Replica(api, "one")
+    await asyncio.sleep(9)
+    way.down = True
+    await asyncio.sleep(8)
+    assert [leads(one), leads(two)] == [True, False]
+    del api.objects[KEY]
+    way.down = False
+    for _ in range(40):
+        await asyncio.sleep(0.1)
+        assert [leads(one), leads(two)] == [True, False]
+    assert spec(api)["holderIdentity"] == "one"
+
+
 async def test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew(
     api: StoreApi,
 ):

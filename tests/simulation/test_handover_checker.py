@@ -303,10 +303,19 @@ def evicted(scene: HandoverScene) -> list[str]:
 @in_virtual_time
 async def test_a_rollout_evicts_no_pod_whose_adapter_serves():
     scene = HandoverScene()
-    scene.tell("a-0", {}, actor=PERSON)
+    scene.tell("a-0", {})
     scene.adapters["a-0"].serving = {KEY: Served(2)}
     (finding,) = evicted(scene)
     assert KEY in finding
+
+
+@in_virtual_time
+async def test_what_a_person_has_taken_out_of_the_ledger_holds_no_eviction_up():
+    """Seed 60000162."""
+    scene = HandoverScene()
+    await a_vpod_on_a_0(scene)
+    scene.pod("a-0", "{oops", slots=8, actor=PERSON)
+    assert evicted(scene) == []
 
 
 @in_virtual_time

@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from extender.config.model import LeaderElectionConfig
 from extender.kube.api import LEASES, NODES, PODS, ApiError, NotFound, Obj
+from extender.kube.seen_lease import LOOKS_MISSED_MAX
+from extender.lab.clock import wall_clock
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.workload.api_server import ApiServerActs
 from extender.lab.simulation.workload.edits import Edits
@@ -19,12 +22,15 @@ from extender.lab.simulation.world.installation import install_lease
 from extender.lab.simulation.world.replica import Replica
 from extender.lab.simulation.world.scale import LEASE, NS, ZONES
 from extender.model.names import OWN_NAMESPACE
+from extender.model.timestamps import epoch_s
 
 REPLICAS_MAX: Final = 3
 PROBE_FAILS_MAX_S: Final = 60.0
 NOT_READY_MAX_S: Final = 300.0
 PAUSE_MAX_S: Final = 40.0
 """A Lease lasts 15 s."""
+LEASE_UNSEEN_S: Final = LOOKS_MISSED_MAX * LeaderElectionConfig().retry_period_s + 1.0
+"""A younger Lease may not have been seen by every replica."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
 RIVAL_MAX_S: Final = 30.0
 
@@ -189,7 +195,11 @@ class FaultActs:
     async def _delete_lease(self) -> bool:
         if not (lease := self._held_lease()):
             return False
+        found = await self._scene.world.cluster.get(LEASES, OWN_NAMESPACE, lease)
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
+        created_s = epoch_s(found["metadata"]["creationTimestamp"], 0.0)
+        if wall_clock() - created_s < LEASE_UNSEEN_S:
+            self._scene.world.leadership.lease_unseen()
         return True
 
     async def _empty_lease(self) -> bool:
@@ -203,7 +213,7 @@ class FaultActs:
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         await install_lease(self._scene.world.cluster, lease)
-        self._scene.world.leadership.lease_reapplied()
+        self._scene.world.leadership.lease_unseen()
         return True
 
     async def _start_rival(self) -> bool:

@@ -22,13 +22,13 @@ class Leadership:
         self._pools = [f"{NS}/{pool}" for pool in pools]
         self._problems = problems
         self._led_twice: set[str] = set()
-        self._reapplied_until = 0.0
+        self._unseen_until = 0.0
         self._rivals_until = 0.0
 
     def check(self) -> None:
         """Check that each pool has at most one leader, except for rivals."""
         now = asyncio.get_running_loop().time()
-        if self.two_lead() or now < self._reapplied_until:
+        if self.two_lead() or now < self._unseen_until:
             return
         for key in self._pools:
             leaders = [r.name for r in self._alive() if r.service.leadership.leads(key)]
@@ -36,13 +36,13 @@ class Leadership:
                 self._led_twice.add(key)
                 self._problems.append(f"at {now:.3f} s: {key} is led by {' and '.join(leaders)}")
 
-    def lease_reapplied(self) -> None:
-        """Somebody has deleted a Lease and applied it again.
+    def lease_unseen(self) -> None:
+        """Somebody has deleted a Lease by which a replica leads, and others may not have seen it.
 
-        If the first holder has written nothing yet, a replica that starts at that moment takes the
-        Lease at once (docs/reliability.md).
+        It was a few seconds old, or it was applied again: if its holder has written nothing yet, a
+        replica that starts at that moment takes the Lease at once (docs/reliability.md).
         """
-        self._reapplied_until = (
+        self._unseen_until = (
             asyncio.get_running_loop().time() + LeaderElectionConfig().lease_duration_s
         )
 
