@@ -696,8 +696,8 @@ SCALE_DOWN = (
     Mutant(
         "advice is written as if the pool were managed",
         _SCALER,
-        "if wanted <= scale.replicas or not view.pool.writes_replicas:",
-        "if wanted <= scale.replicas:",
+        "wanted = view.plan.wanted\nif not view.pool.writes_replicas:",
+        "wanted = view.plan.wanted\n        if False:",
         "two would write replicas, and undo each other",
         (f"{_MODES}test_advice_that_nobody_follows_is_told",),
     ),
@@ -712,7 +712,7 @@ SCALE_DOWN = (
     Mutant(
         "pods whose end is announced are opened for who waits",
         "extender/service/pools/closed_ordinals.py",
-        "plan.limited or plan.external",
+        "plan.cannot_grow",
         "plan.limited",
         "they are never empty when they go",
         (

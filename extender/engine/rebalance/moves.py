@@ -124,7 +124,9 @@ def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
 
 
 def _overcommitted(pool: PoolState) -> Iterator[tuple[PodClaims, int]]:
-    """The pods on which more is placed than fits, each with its slots that are too many."""
+    """The pods on which more is written than fits, each with its slots that are too many. What is
+    only reserved pushes nobody out (I4).
+    """
     for pod in pool.members():
         if pod.decided > pod.capacity and not pod.leaving:
             slots = pod.written_beside().get(SLOTS, 0) - pod.capacity

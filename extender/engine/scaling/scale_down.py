@@ -52,7 +52,7 @@ def ordinals_to_close(
         return 0
     count = plan.wanted
     by_need = state.profile.rules.scale_by_need or state.tenant_room.crowded
-    if by_need and not (plan.limited or plan.external):
+    if by_need and not plan.cannot_grow:
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
         count = _enough_with_room(state, pool, stateful_set, plan.wanted, count)
         # A pod without which the pool would grow again at once is not removed, so closing it would

@@ -68,6 +68,11 @@ class ScalePlan:
         return self.wanted < self.unlimited
 
     @property
+    def cannot_grow(self) -> bool:
+        """Whether no pods come for what waits."""
+        return self.limited or self.external
+
+    @property
     def limit_text(self) -> str:
         """What keeps a limited pool from the pods that it needs."""
         if self.external:

@@ -263,10 +263,12 @@ class PoolScaler:
     # -- writing -----------------------------------------------------------------------------------
 
     async def _scale_up(self, view: _View) -> None:
-        scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         self.desired = wanted = view.plan.wanted
-        if wanted <= scale.replicas or not view.pool.writes_replicas:
-            return  # the cached StatefulSet lags behind an earlier scale-up, or it is only advice
+        if not view.pool.writes_replicas:
+            return
+        scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
+        if wanted <= scale.replicas:
+            return  # the cached StatefulSet lags behind an earlier scale-up
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
         if self._shrunk_for == needs:
