@@ -25,8 +25,12 @@ class Worker:
             here = share.indexes or [None] * share.vreplicas
             pieces = [self.work(share.key, index, epoch) for index in here]
             self.rounds[share.key] = asyncio.gather(*pieces, return_exceptions=True)
-            await self.rounds[share.key]
-            self.done[share.key] += len(pieces)
+            failed = [one for one in await self.rounds[share.key] if isinstance(one, Exception)]
+            self.done[share.key] += len(pieces) - len(failed)
+            if failed:
+                told = {"message": f"{share.key}: {len(failed)} failed", "exception": failed[0]}
+                asyncio.get_running_loop().call_exception_handler(told)
+                await asyncio.sleep(1.0)
 
     async def drain(self, share: Share) -> None:
         await asyncio.wait({self.loops[share.key]})  # until the pieces under way are done

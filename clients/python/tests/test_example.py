@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import itertools
 import os
 import re
 import signal
@@ -57,6 +58,29 @@ def test_it_has_forty_lines_and_the_readme_starts_with_them():
     shown = re.search(r"```python\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
     assert shown is not None
     assert shown[1] == text
+
+
+async def test_a_piece_that_fails_is_logged_not_counted_and_tried_again_a_second_later(caplog):
+    begun: list[float] = []
+
+    async def work(key: str, index: int | None, epoch: int) -> None:
+        begun.append(asyncio.get_running_loop().time())
+        raise ConnectionError("no queue")
+
+    worker = the_worker(work)
+    async with FakeScheduler() as scheduler:
+        pod = scheduler.pod("worker-0")
+        run = asyncio.create_task(worker.run(**the_pods(scheduler, pod)))
+        pod.assign(ORDERS, vreplicas=1, epoch=7)
+        await pod.serving(ORDERS)
+        while len(begun) < 3:
+            await asyncio.sleep(0.1)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+    assert not worker.done[ORDERS]
+    assert [later - earlier >= 1.0 for earlier, later in itertools.pairwise(begun)] == [True, True]
+    assert "team-a/orders: 1 failed" in caplog.text
+    assert "no queue" in caplog.text
 
 
 async def test_a_share_is_handed_over_and_no_piece_of_work_is_lost():

@@ -19,7 +19,7 @@ from vreplica_adapter.wire import Acknowledgement, Assignment, ShareDocument, St
 
 KEY = "team-a/orders"
 LEASE_S = 10.0
-DRIFT = 0.04
+DRIFT = 0.1
 WALL = datetime(2026, 12, 1, tzinfo=UTC)
 
 

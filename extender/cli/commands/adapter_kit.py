@@ -29,8 +29,9 @@ def add(commands: Commands) -> None:
         "adapter-kit",
         help="play the scheduler against an adapter in any language, and report what breaks the "
         "contract",
-        epilog="exit status: 0 all rules that were played are kept, 1 one is broken, the command "
-        "cannot be started, or no adapter connects to the URL, 2 wrong options",
+        epilog="exit status: 0 all rules that were played are kept, 1 one is broken, or none could "
+        "be played (an unknown rule, a command that cannot be started, no adapter at the URL), 2 "
+        "wrong options",
     )
     kit.add_argument(
         "command_line",

@@ -39,7 +39,8 @@ STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
 CUT_OFF_SHARE: Final = 0.3
 """Of the times at which an adapter with a lease wakes."""
-CLOCKS_WRONG: Final = 0.05
+CLOCKS_WRONG: Final = 0.1
+"""How much faster or slower than the leader's an adapter's clock may run (docs/handover.md)."""
 LEASE_PART: Final = 0.9
 """Of a lease that an adapter uses, as docs/adapters.md asks for."""
 
