@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from extender.kube.api import ADAPTERPOOLS, STATEFULSETS, PatchType
+from extender.kube.api import ADAPTERPOOLS, PODS, STATEFULSETS, PatchType
+from extender.model.decode import pod_from
 from extender.model.moves import MoveReason
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, System
@@ -145,6 +146,10 @@ async def is_empty(system: System, name: str) -> bool:
     vpods = await system.all_vpods()
     if holders := [key for key, vpod in vpods.items() if name in vpod.placements]:
         raise NotYet(f"{name} still has {holders}")
+    # A ledger is lowered after the status that shows it.
+    pod = pod_from(await system.backend.api.get(PODS, system.namespace, name))
+    if pod.ledger:
+        raise NotYet(f"the ledger of {name} still has {[*pod.ledger]}")
     return True
 
 
