@@ -52,6 +52,13 @@ class Replica:
         self.task.cancel()
 
 
+def another_way(api: StoreApi, **how: Any) -> StoreApi:
+    """The same store by another connection, with faults of its own."""
+    way = StoreApi(objects=api.objects, **how)
+    way._store = api._store  # type: ignore[method-assign]
+    return way
+
+
 def installed() -> dict[tuple[str, str, str], Any]:
     """The Lease as it is installed: nobody has ever held it."""
     metadata = {"namespace": "ns", "name": "vreplica-scheduler", "resourceVersion": "0"}
@@ -382,8 +389,7 @@ async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_
     """Seed 281000556: what it had seen last had run out, and another one led by what was deleted a
     moment ago.
     """
-    way = StoreApi(objects=api.objects, delay_s=0.01)
-    way._store = api._store  # type: ignore[method-assign]
+    way = another_way(api, delay_s=0.01)
     one = Replica(way, "one")
     await asyncio.sleep(0.5)
     two = Replica(api, "two", 2)
@@ -403,8 +409,7 @@ async def test_who_could_not_look_waits_for_whoever_made_a_lease_that_is_deleted
 ):
     """Seed 60000119: it had found none before, for long enough, and another led by it."""
     api.objects.clear()
-    way = StoreApi(objects=api.objects, delay_s=0.01)
-    way._store = api._store  # type: ignore[method-assign]
+    way = another_way(api, delay_s=0.01)
     two = Replica(way, "two", 2)
     await asyncio.sleep(3)
     one = Replica(api, "one")

@@ -3,7 +3,6 @@ other seeds run all the same.
 """
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,6 @@ from extender.lab.faults import Crashed
 from extender.lab.simulation import run
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.workload import Workload
-from extender.model.eviction import Eviction, encode_eviction
-from extender.model.moves import MoveReason
-from extender.model.names import EVICTING_ANNOTATION
-from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, pod_object
 
 pytestmark = pytest.mark.sim
 
@@ -74,44 +69,3 @@ def test_the_other_seeds_run_all_the_same_and_the_replay_line_is_told(
     out = capfd.readouterr().out
     assert "replay: vreplica simulate --seed 2 --seeds 1 --trace" in out
     assert "2 passed, 1 failed" in out
-
-
-class TestAtRest:
-    """A run ends once nothing has been written for long enough."""
-
-    BEFORE = Eviction(0.0, 10.0, MoveReason.ROLLOUT)
-
-    async def _written_at(self, *marks: Eviction) -> float:
-        """When pods were last written, if these marks are written one a second."""
-        scene = CheckerScene()
-        for mark in marks:
-            await later(1.0)
-            pod = pod_object("a-0", None)
-            pod["metadata"]["annotations"][EVICTING_ANNOTATION] = encode_eviction(mark, "1")
-            scene.write("pods", "a-0", pod)
-        return round(scene.checkers.last_write_s["pods"], 3)
-
-    @in_virtual_time
-    async def test_that_a_pods_mark_is_renewed_is_no_write(self):
-        """A rollout waits without an end for a pod that has room on no node (seed 20000222)."""
-        assert await self._written_at(self.BEFORE, self.BEFORE._replace(latest_s=110.0)) == 1.0
-
-    @pytest.mark.parametrize(
-        "changed",
-        [
-            {"first_s": 5.0},
-            {"reason": MoveReason.MAINTENANCE},
-            {"turn_s": 20.0, "latest_s": 110.0},
-        ],
-        ids=str,
-    )
-    def test_what_else_changes_of_it_is_one(self, changed: dict[str, Any]):
-        @in_virtual_time
-        async def play() -> None:
-            assert await self._written_at(self.BEFORE, self.BEFORE._replace(**changed)) == 2.0
-
-        play()
-
-    @in_virtual_time
-    async def test_that_a_pod_is_written_as_it_is_is_one(self):
-        assert await self._written_at(self.BEFORE, self.BEFORE) == 2.0

@@ -5,6 +5,7 @@ something of its own is in the way.
 import asyncio
 import random
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -71,51 +72,40 @@ async def test_an_event_of_somebody_else_tells_nothing():
     assert len(await found_later(scene)) == 1
 
 
+def failed(at: float, plural: str, name: str) -> dict[str, Any]:
+    """The writer's last failed write of that object, or of events in that namespace."""
+
+    def failed_at(_actor: str, *about: str) -> float:
+        return at if about == (plural, name) else -inf
+
+    return {"failed_at": failed_at}
+
+
 @pytest.mark.parametrize(
     ("excuse", "excused"),
     [
         pytest.param(
-            {
-                "failed_at": lambda _, plural, name: (
-                    31.0 if (plural, name) == ("vpods", "v") else -inf
-                )
-            },
+            failed(31.0, "vpods", "v"),
             True,
             id="its status may not have been answered",
         ),
         pytest.param(
-            {
-                "failed_at": lambda _, plural, name: (
-                    20.0 if (plural, name) == ("vpods", "v") else -inf
-                )
-            },
+            failed(20.0, "vpods", "v"),
             True,
             id="it had given up the write of its status, which came late",
         ),
         pytest.param(
-            {
-                "failed_at": lambda _, plural, name: (
-                    18.0 if (plural, name) == ("vpods", "v") else -inf
-                )
-            },
+            failed(18.0, "vpods", "v"),
             False,
             id="a write of its status failed long before",
         ),
         pytest.param(
-            {
-                "failed_at": lambda _, plural, name: (
-                    31.0 if (plural, name) == ("events", "t") else -inf
-                )
-            },
+            failed(31.0, "events", "t"),
             True,
             id="events into its namespace fail",
         ),
         pytest.param(
-            {
-                "failed_at": lambda _, plural, name: (
-                    31.0 if (plural, name) == ("events", "u") else -inf
-                )
-            },
+            failed(31.0, "events", "u"),
             False,
             id="events into another namespace fail",
         ),
