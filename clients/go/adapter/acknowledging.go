@@ -157,7 +157,7 @@ func (a *Adapter) speakOnce(ctx context.Context) error {
 			a.named, a.namedAt = told.Generation, time.Now()
 		}
 	case !a.newsAt.IsZero() && !sent.Before(a.newsAt):
-		a.leaseFrom = sent
+		a.leaseFrom, a.promised = sent, time.Time{}
 		a.reviewAll()
 	}
 	return nil

@@ -70,7 +70,12 @@ type Adapter struct {
 	// leaseFrom is when the last acknowledgement that renewed the lease was sent. newsAt is when the service
 	// sent the first assignment since the lease was lost; zero: none.
 	leaseFrom, newsAt time.Time
-	leaving, closing  bool
+	// promised is when the lease before runs out, at most a shorter one later: it has been made shorter, and no
+	// acknowledgement has renewed it since.
+	promised time.Time
+	// ours tells whether the service has sent an assignment with newest's UID.
+	ours             bool
+	leaving, closing bool
 }
 
 // New returns an adapter. It fails without OnServe, and for URLs that would show the token to anybody.
@@ -191,8 +196,14 @@ func (a *Adapter) take(document []byte, news bool) {
 	defer a.mu.Unlock()
 	if a.newest != nil && told.UID != a.newest.UID {
 		a.report("an assignment is for another pod, with the UID %.80q", told.UID)
-		return
+		if a.ours || !news {
+			return
+		}
+		// The service sends only this pod's own. What a file said before was another's.
+		a.newest, a.said, a.named = nil, nil, 0
+		a.leaseFrom, a.promised = time.Time{}, time.Time{}
 	}
+	a.ours = a.ours || news
 	if news && a.newsAt.IsZero() && (a.newest == nil || told.Generation >= a.newest.Generation) {
 		a.newsAt = time.Now()
 		a.said = nil
@@ -200,6 +211,10 @@ func (a *Adapter) take(document []byte, news bool) {
 	}
 	if a.newest != nil && told.Generation <= a.newest.Generation {
 		return
+	}
+	if before, after := a.lease(), told.lease(); a.newest != nil && 0 < after && after < before {
+		// The service goes by the longest lease that it has told.
+		a.promised = earlier(a.leaseUntil(), time.Now().Add(inUse(after)))
 	}
 	a.newest = told
 	for key, share := range told.Shares {
@@ -292,7 +307,7 @@ func (a *Adapter) watch(ctx context.Context) {
 		now := time.Now()
 		if !a.leaseFrom.IsZero() && !a.holdsLease(now) {
 			a.report("the lease has run out: what is served is stopped")
-			a.leaseFrom, a.newsAt = time.Time{}, time.Time{}
+			a.leaseFrom, a.promised, a.newsAt = time.Time{}, time.Time{}, time.Time{}
 			a.service.reconnect()
 		}
 		for _, share := range a.live {
@@ -313,13 +328,35 @@ func (a *Adapter) lease() time.Duration {
 	if a.newest == nil {
 		return 0
 	}
-	return time.Duration(a.newest.LeaseSeconds * float64(time.Second))
+	return a.newest.lease()
+}
+
+// leaseUntil is when the lease runs out, in the past before the first one. The caller holds mu.
+func (a *Adapter) leaseUntil() time.Time {
+	if a.leaseFrom.IsZero() {
+		return a.promised
+	}
+	if until := a.leaseFrom.Add(inUse(a.lease())); until.After(a.promised) {
+		return until
+	}
+	return a.promised
+}
+
+// inUse is the part of a lease in which an adapter serves.
+func inUse(lease time.Duration) time.Duration {
+	return time.Duration(float64(lease) * leasePart)
+}
+
+func earlier(one, other time.Time) time.Time {
+	if one.Before(other) {
+		return one
+	}
+	return other
 }
 
 // holdsLease tells whether shares may be served now. The caller holds mu.
 func (a *Adapter) holdsLease(now time.Time) bool {
-	lease := a.lease()
-	return lease == 0 || !a.leaseFrom.IsZero() && now.Before(a.leaseFrom.Add(time.Duration(float64(lease)*leasePart)))
+	return a.lease() == 0 || now.Before(a.leaseUntil())
 }
 
 func (a *Adapter) call(ctx context.Context, todo step, share *Share) error {

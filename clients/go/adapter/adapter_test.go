@@ -55,7 +55,9 @@ func (c *calls) String() string {
 func (c *calls) run(t *testing.T, config adapter.Config) (end func() error) {
 	config.OnPrepare, config.OnServe = c.named("prepare"), c.named("serve")
 	config.OnDrain, config.OnStop = c.named("drain"), c.named("stop")
-	config.Report = func(format string, arguments ...any) { t.Logf(format, arguments...) }
+	if config.Report == nil {
+		config.Report = func(format string, arguments ...any) { t.Logf(format, arguments...) }
+	}
 	if config.Folder == "" {
 		config.Folder = t.TempDir()
 	}
@@ -219,6 +221,28 @@ func TestAnExpiredLeaseStopsWhatIsServedAndAnAnswerBringsItBack(t *testing.T) {
 	}
 }
 
+func TestAPodWithoutALeaseAsksForItsAssignmentSeveralTimesALease(t *testing.T) {
+	service, refused := adaptertest.NewExclusive(t, 600*time.Millisecond), make(chan string, 100)
+	pod, c := service.Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}, Report: func(format string, _ ...any) {
+		if strings.HasPrefix(format, "no assignments") {
+			refused <- format
+		}
+	}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	service.Fail(503)
+	service.Cut()
+	limit := time.After(5 * time.Second)
+	for range 12 {
+		select {
+		case <-refused:
+		case <-limit:
+			t.Fatal("it does no work until it is answered, and waits that double come to ten seconds")
+		}
+	}
+}
+
 func TestTheFileCountsWhileNoReplicaAnswers(t *testing.T) {
 	folder, c := t.TempDir(), &calls{}
 	pod := adaptertest.New(t).Pod("worker-0")
@@ -228,6 +252,40 @@ func TestTheFileCountsWhileNoReplicaAnswers(t *testing.T) {
 	}
 	c.run(t, adapter.Config{URLs: []string{"http://127.0.0.1:1"}, Folder: folder, Grace: 100 * time.Millisecond})
 	c.expect(t, "prepare serve")
+}
+
+func TestWhatTheServiceSendsReplacesWhatAFileSaidOfAnotherPod(t *testing.T) {
+	folder, c := t.TempDir(), &calls{}
+	other := `{"generation": 700, "uid": "u-2", "shares": {"a/b": {"state": "Serve", "vreplicas": 1, "epoch": 1}}}`
+	if err := os.WriteFile(filepath.Join(folder, "assignment"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	service := adaptertest.New(t)
+	pod := service.Pod("worker-0")
+	service.Fail(503)
+	c.run(t, adapter.Config{URLs: []string{pod.URL}, Folder: folder})
+	c.expect(t, "prepare serve")
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	service.Fail(0)
+	pod.Serving(orders)
+	if key := c.share().Key; key != orders && key != "a/b" {
+		t.Errorf("it serves %s", key)
+	}
+}
+
+func TestALeaseThatIsMadeShorterStopsNothingBeforeTheNextAcknowledgement(t *testing.T) {
+	pod, c := adaptertest.NewExclusive(t, 3*time.Second).Pod("worker-0"), &calls{}
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	time.Sleep(800 * time.Millisecond)
+	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "leaseSeconds": 0.5, "shares": ` +
+		`{"team-a/orders": {"state": "Serve", "vreplicas": 2, "epoch": 7}}}`)
+	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if !c.share().StillMine(7) {
+			t.Fatal("the longer lease has not run out")
+		}
+	}
 }
 
 func TestAnotherReplicaIsAskedWhereOneIsGone(t *testing.T) {

@@ -54,6 +54,10 @@ type assignment struct {
 	LeaseSeconds float64         `json:"leaseSeconds"`
 }
 
+func (a *assignment) lease() time.Duration {
+	return time.Duration(a.LeaseSeconds * float64(time.Second))
+}
+
 func readAssignment(document []byte) (*assignment, error) {
 	var read assignment
 	if err := json.Unmarshal(document, &read); err != nil {

@@ -140,12 +140,15 @@ func (s *service) askOne(ctx context.Context, at replicas.Address, asked request
 func (a *Adapter) listen(ctx context.Context) {
 	take := func(line []byte) { a.take(line, true) }
 	ended := func(err error) { a.report("no assignments: %v", err) }
-	a.service.watch(ctx, "/v1/assignment?watch=true", take, ended)
+	atMost := func() time.Duration { return a.partOfLease(6) }
+	a.service.watch(ctx, "/v1/assignment?watch=true", take, ended, atMost)
 }
 
 // watch follows streams of a path, one after the other, until ctx ends. take gets each line, and ended why a
-// stream has ended.
-func (s *service) watch(ctx context.Context, path string, take func([]byte), ended func(error)) {
+// stream has ended. atMost limits the waits, not what the service asks for.
+func (s *service) watch(
+	ctx context.Context, path string, take func([]byte), ended func(error), atMost func() time.Duration,
+) {
 	wait := retryFirst
 	for skip := 0; ctx.Err() == nil; skip++ {
 		began := time.Now()
@@ -157,12 +160,13 @@ func (s *service) watch(ctx context.Context, path string, take func([]byte), end
 		if time.Since(began) > retryLast {
 			wait, skip = retryFirst, 0
 		}
+		pause := jitter(min(wait, atMost()))
 		var answered *refused
 		if errors.As(err, &answered) {
-			wait = max(wait, min(answered.retryAfter, retryLast))
+			pause = max(pause, min(answered.retryAfter, retryLast))
 		}
 		ended(err)
-		sleep(ctx, jitter(wait))
+		sleep(ctx, pause)
 		wait = min(2*wait, retryLast)
 	}
 }

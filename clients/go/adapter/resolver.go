@@ -214,7 +214,7 @@ func (r *Resolver) follow(ctx context.Context, vpod string, watch *vpodWatch) {
 		}
 		watch.once.Do(func() { close(watch.answered) })
 	}
-	(&service{replicas: r.replicas}).watch(ctx, path, take, fail)
+	(&service{replicas: r.replicas}).watch(ctx, path, take, fail, func() time.Duration { return retryLast })
 }
 
 func readPlacements(line []byte) (*Placements, error) {

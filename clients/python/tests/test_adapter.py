@@ -422,6 +422,21 @@ class TestLease:
             assert not share.still_mine(3), "another life"
             assert calls.shares[ORDERS].still_mine(3)
 
+    async def test_a_pod_without_a_lease_asks_for_its_assignment_several_times_a_lease(
+        self, scheduler, pod, calls
+    ):
+        """It does no work until it is answered. Waits that double come to ten seconds."""
+        timing = replace(QUICK, retry_s=0.05, retry_max_s=30.0)
+        async with pod.adapter(timing=timing, **calls.arguments) as adapter:
+            pod.assign(ORDERS)
+            await pod.serving(ORDERS)
+            with scheduler.failing(503):
+
+                def asked() -> int:
+                    return sum("no assignments" in one.text for one in adapter.problems)
+
+                await until(lambda: asked() > 12, "it asks again and again")
+
     async def test_a_move_waits_until_the_source_has_let_go(self, scheduler, pod, calls):
         other, others = scheduler.pod("worker-1"), Calls()
         held = calls.hold("drain", ORDERS)
@@ -488,3 +503,25 @@ class TestArguments:
                 async with asyncio.timeout(5):
                     await adapter.stopped()
         assert calls.of(ORDERS)[-1] == "stop"
+
+
+async def test_last_words_wait_for_the_generation_that_an_answer_has_named():
+    """While the last share drained, the service has written one more."""
+    calls = Calls()
+    async with FakeScheduler() as scheduler:
+        pod = scheduler.pod("worker-0")
+        pod.assign(ORDERS, 2)
+        adapter = pod.adapter(**calls.arguments)
+        async with adapter:
+            await pod.serving(ORDERS)
+            drained = calls.hold("drain", ORDERS)
+            adapter.stop()
+            await calls.until("drain")
+            await asyncio.sleep(0.2)
+            with pod.losing_news():
+                pod.drain(ORDERS, within_s=60)
+                drained.set()
+                await asyncio.sleep(0.3)
+            pod.send(pod.document())
+            await asyncio.wait_for(adapter.stopped(), 5)
+        assert pod.acknowledgements[-1].drained == (ORDERS,)

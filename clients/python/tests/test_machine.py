@@ -266,12 +266,56 @@ def test_an_assignment_that_is_not_newer_changes_nothing(driven, generation):
     assert len(driven.problems) == (generation == 4), "one generation has one content"
 
 
-def test_an_assignment_of_another_pod_is_refused(serving):
+@pytest.mark.parametrize("news", [False, True])
+def test_an_assignment_of_another_pod_is_refused(serving, news):
     other = Assignment(99, "another uid")
-    assert not serving.machine.assign(other, serving.now, serving.wall, news=True)
+    assert not serving.machine.assign(other, serving.now, serving.wall, news=news)
     serving.take()
     assert serving.said() == {"serving": (ORDERS,)}
     assert "another uid" in serving.problems[0]
+
+
+def test_what_the_service_sends_replaces_what_a_file_said_of_another_pod(driven):
+    """A template that was copied from a pod has that pod's assignment."""
+    driven.tell(orders=share(), generation=700, news=False)
+    driven.settle()
+    own = Assignment(2, "own uid", shares={CLICKS: share()})
+    assert driven.machine.assign(own, driven.now, driven.wall, news=True)
+    driven.take()
+    driven.settle()
+    assert driven.machine.generation == 2
+    assert driven.calls == ["on_prepare", "on_serve", "on_stop", "on_prepare", "on_serve"]
+    assert driven.said() == {"serving": (CLICKS,)}
+
+
+def test_a_lease_that_is_made_shorter_stops_nothing_before_the_next_acknowledgement():
+    """The service goes by the longest lease that it has told."""
+    driven = Driven(lease_s=30.0)
+    driven.tell(orders=share())
+    driven.acknowledge()
+    driven.settle()
+    driven.acknowledge()
+    driven.wait(8)
+    driven.lease_s = 5.0
+    driven.tell(orders=share())
+    assert driven.machine.lease_until == driven.now + LEASE_PART * 5.0
+    assert driven.problems == []
+    driven.wait(3)
+    driven.acknowledge()
+    assert driven.machine.lease_until == driven.now + LEASE_PART * 5.0
+    driven.wait(5)
+    assert driven.calls[-1] == "on_stop"
+
+
+def test_a_lease_that_is_made_shorter_is_never_longer_than_it_was():
+    driven = Driven(lease_s=30.0)
+    driven.tell(orders=share())
+    driven.acknowledge()
+    driven.wait(25)
+    before = driven.machine.lease_until
+    driven.lease_s = 20.0
+    driven.tell(orders=share())
+    assert driven.machine.lease_until == before
 
 
 def test_a_callback_that_fails_is_called_again_with_longer_and_longer_waits(driven):
@@ -371,6 +415,9 @@ def test_a_generation_that_the_service_names_has_a_moment_to_come_on_the_open_st
     assert serving.reconnects == 1
     serving.wait(60)
     assert serving.reconnects == 1, "the new stream says what there is"
+    serving.acknowledge(generation=9)
+    serving.wait(1.1)
+    assert serving.reconnects == 2, "the new one is at a replica that is behind, too"
 
 
 def test_a_drain_that_ends_at_its_deadline_before_anybody_looked_has_let_go(serving):

@@ -322,3 +322,15 @@ async def test_a_line_without_an_end_takes_no_more_memory_than_its_limit():
     async with running() as replica, asking(replica.url) as service:
         replica.lines = [b"x" * 100_000] * 30
         assert "longer than" in (await lines_of(service))[1]
+
+
+async def test_a_replica_that_is_avoided_is_asked_last():
+    """One that answers and then says nothing would be chosen every time."""
+    async with running() as one, running() as two, asking(one.url, two.url) as service:
+        asked = []
+        for _ in range(3):
+            before = len(one.tokens)
+            await service.post("/v1/acknowledge", b"{}", 1)
+            asked.append("one" if len(one.tokens) > before else "two")
+            service.avoid()
+    assert asked == ["one", "two", "one"]

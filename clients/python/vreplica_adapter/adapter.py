@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -97,7 +98,8 @@ class Adapter:
         timing = timing or Timing()
         self._service = Service(access, request_s=timing.request_s, idle_s=timing.idle_s)
         file = Path(assignment_file or _folder() / "assignment")
-        self._listener = Listener(self._service, file, self._take, self._report, timing)
+        at_most_s = partial(self._machine.part_of_lease, 6)
+        self._listener = Listener(self._service, file, self._take, self._report, timing, at_most_s)
         self._speaker = Speaker(
             self._service, self._machine, self._act, self._report, timing, clock
         )
@@ -247,7 +249,9 @@ class Adapter:
                 await self._until(lambda: self._machine.left)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LAST_WORDS_S):
-                        await self._until(lambda: not self._machine.unsaid())
+                        await self._until(
+                            lambda: not (self._machine.unsaid() or self._machine.is_behind)
+                        )
         except TimeoutError:
             names = ", ".join(list(self._machine.progress)[:10])
             self._report(f"the grace period is over, and these have not stopped: {names}")

@@ -30,9 +30,11 @@ class Listener:
         take: Take,
         report: Callable[[str], None],
         timing: Timing,
+        at_most_s: Callable[[], float],
     ) -> None:
+        """``at_most_s``: the limit of waits after failures, beside the one of ``timing``."""
         self._service, self._file, self._take = service, file, take
-        self._report, self._timing = report, timing
+        self._report, self._timing, self._at_most_s = report, timing, at_most_s
         self._reconnect = asyncio.Event()
         self._heard = False
         """A replica has sent an assignment on the stream that is open."""
@@ -59,7 +61,7 @@ class Listener:
             self._service.avoid()
             if clock() - began > self._timing.retry_max_s:
                 backoff.reset()
-            await asyncio.sleep(backoff.next_s(retry_after_s))
+            await asyncio.sleep(backoff.next_s(retry_after_s, self._at_most_s()))
 
     async def _follow_until_reconnect(self) -> None:
         """Raises ServiceError and WireError."""

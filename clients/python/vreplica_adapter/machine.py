@@ -58,12 +58,18 @@ class Machine:
         self._limits = limits or Limits()
         self._own_lease_s = lease_s
         self._assignment: Assignment | None = None
+        self._is_ours = False
+        """Whether the service has sent an assignment with its UID."""
         self._progress: dict[str, Progress] = {}
         self._actions: list[Action] = []
         self._due: list[tuple[float, str]] = []
         self._lease_s: float | None = None
         self._lease_from = -math.inf
         """When the last acknowledgement that renewed the lease was sent."""
+        self._promised_until = -math.inf
+        """When the lease before runs out, at most a shorter one later: it has been made shorter,
+        and no acknowledgement has renewed it since.
+        """
         self._news_at = math.inf
         """When the service sent the first assignment since the lease was last lost."""
         self._named = -1
@@ -81,6 +87,11 @@ class Machine:
         return self._assignment.generation if self._assignment else -1
 
     @property
+    def is_behind(self) -> bool:
+        """Whether an answer has named a newer generation, which has not come yet."""
+        return self._named > self.generation
+
+    @property
     def shares(self) -> Mapping[str, ShareDocument]:
         """What the newest assignment has."""
         return self._assignment.shares if self._assignment else {}
@@ -93,7 +104,13 @@ class Machine:
     @property
     def lease_until(self) -> float:
         """When the lease runs out: infinite without a lease, in the past before the first one."""
-        return math.inf if self._lease_s is None else self._lease_from + LEASE_PART * self._lease_s
+        if self._lease_s is None:
+            return math.inf
+        return max(self._lease_from + LEASE_PART * self._lease_s, self._promised_until)
+
+    def part_of_lease(self, parts: int) -> float:
+        """Seconds; infinite without a lease."""
+        return math.inf if self._lease_s is None else self._lease_s / parts
 
     @property
     def progress(self) -> Mapping[str, Progress]:
@@ -134,7 +151,13 @@ class Machine:
         known = self._assignment
         if known is not None and assignment.uid != known.uid:
             self._report("", f"an assignment is for another pod, with the UID {assignment.uid}")
-            return False
+            if self._is_ours or not news:
+                return False
+            # The service sends only this pod's own. What a file said before was another's.
+            known = self._assignment = None
+            self._named, self._lease_from, self._promised_until = -1, -math.inf, -math.inf
+            self._tell({}, now, wall)
+        self._is_ours = self._is_ours or news
         if news and assignment.generation >= self.generation:
             self._news_at = min(self._news_at, now)
         if assignment.generation <= self.generation:
@@ -160,6 +183,9 @@ class Machine:
             # The pool has become exclusive while this pod serves. It has until the first
             # acknowledgement of this, as long as a lease lasts.
             self._lease_from = max(self._lease_from, now)
+        elif self._lease_s is not None and lease_s is not None and lease_s < self._lease_s:
+            # The service goes by the longest one that it has told.
+            self._promised_until = min(self.lease_until, now + LEASE_PART * lease_s)
         self._lease_s = lease_s
 
     def _tell(self, shares: Mapping[str, ShareDocument], now: float, wall: datetime) -> None:
@@ -236,12 +262,13 @@ class Machine:
         self.tick(now)
         self._said = said
         if generation is not None and generation > said.generation:
-            if generation > max(self.generation, self._named):
-                self._named = generation
+            if generation > self.generation:
+                self._named = max(self._named, generation)
                 self._named_until = min(self._named_until, now + self._behind_s())
             return
         if sent_at >= self._news_at:
             self._lease_from = max(self._lease_from, sent_at)
+            self._promised_until = -math.inf
             self._step_all(now)
 
     def leave(self, now: float, until: float) -> None:
@@ -273,7 +300,7 @@ class Machine:
     def _lose_lease(self, now: float) -> None:
         if self._lease_from == -math.inf:
             return
-        self._lease_from, self._news_at = -math.inf, math.inf
+        self._lease_from, self._promised_until, self._news_at = -math.inf, -math.inf, math.inf
         self._actions.append(Reconnect())
         lost = [one for one in self._progress.values() if one.in_service and not one.revoked]
         if lost:

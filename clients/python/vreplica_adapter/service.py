@@ -91,6 +91,7 @@ class Service:
         self._access = access
         self._request_s, self._idle_s = request_s, idle_s
         self._preferred: _Address | None = None
+        self._avoided: _Address | None = None
         self._pem, self._context = "", ssl.create_default_context()
         self._session: aiohttp.ClientSession | None = None
 
@@ -140,8 +141,8 @@ class Service:
                     raise ServiceError(f"a line is longer than {DOCUMENT_BYTES_MAX} bytes")
 
     def avoid(self) -> None:
-        """Begin the next request with another replica."""
-        self._preferred = None
+        """Begin the next requests with other replicas than the one that answered last."""
+        self._avoided, self._preferred = self._preferred or self._avoided, None
 
     @asynccontextmanager
     async def _request(
@@ -231,7 +232,9 @@ class Service:
         return " ".join(said.decode(errors="replace").split())
 
     async def _addresses(self) -> list[_Address]:
-        """The preferred replica first. Raises ServiceError if no host is known."""
+        """The preferred replica first, the avoided one last. Raises ServiceError if no host is
+        known.
+        """
         found: dict[_Address, None] = {}
         why: list[str] = []
         for url in self._access.urls:
@@ -242,8 +245,8 @@ class Service:
                 why.append(f"{url}: {error!r:.200}")
         if not found:
             raise ServiceError("; ".join(why)[:2000])
-        first = [self._preferred] if self._preferred in found else []
-        return [*first, *(one for one in found if one not in first)][:ADDRESSES_MAX]
+        order = sorted(found, key=lambda one: (one != self._preferred, one == self._avoided))
+        return order[:ADDRESSES_MAX]
 
 
 async def _addresses_of(url: str) -> list[_Address]:

@@ -65,7 +65,8 @@ class Speaker:
             except Exception as error:  # noqa: BLE001 (whatever breaks here, what is served goes on)
                 self._report(f"not acknowledged: {told_of(error)}")
                 asked_s = error.retry_after_s if isinstance(error, ServiceError) else 0.0
-                await asyncio.sleep(min(backoff.next_s(asked_s), self._part_of_lease(6)))
+                at_most_s = self._machine.part_of_lease(6)
+                await asyncio.sleep(min(backoff.next_s(asked_s, at_most_s), at_most_s))
             else:
                 backoff.reset()
                 await asyncio.sleep(self._timing.pace_s)
@@ -75,8 +76,8 @@ class Speaker:
             self._changed.clear()
             wait_s = math.inf
             if self._machine.generation >= 0:
-                at_latest = self._spoken_at + min(self._timing.speak_s, self._part_of_lease(3))
-                wait_s = min(at_latest, self._load_at) - self._clock()
+                every_s = min(self._timing.speak_s, self._machine.part_of_lease(3))
+                wait_s = min(self._spoken_at + every_s, self._load_at) - self._clock()
                 if self._at_once or wait_s <= 0 or self._machine.unsaid():
                     return
             with suppress(TimeoutError):
@@ -89,7 +90,7 @@ class Speaker:
         assert said is not None
         load, self._load, self._load_at = self._load, {}, math.inf
         self._at_once, sent_at = False, self._clock()
-        limit_s = min(self._timing.request_s, self._part_of_lease(6))
+        limit_s = min(self._timing.request_s, self._machine.part_of_lease(6))
         ours = {key: value for key, value in load.items() if key in self._machine.shares}
         body = write_acknowledgement(said, ours)
         try:
@@ -113,7 +114,3 @@ class Speaker:
             if error.status != CONFLICT or error.retry_after_s:
                 raise
             return read_answer(error.said.encode())
-
-    def _part_of_lease(self, parts: int) -> float:
-        """Seconds; infinite without a lease."""
-        return math.inf if self._machine.lease_s is None else self._machine.lease_s / parts

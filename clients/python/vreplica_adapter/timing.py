@@ -1,5 +1,6 @@
 """How often, and how long."""
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ class Timing:
     retry_s: float = 0.2
     """The first wait after a failure. It doubles."""
     retry_max_s: float = 10.0
+    """The longest wait after a failure. A sixth of the lease if that is less: a pod that has lost
+    its lease does no work.
+    """
     file_after_s: float = 2.0
     """From the start to the first look at the file, if replicas neither answer nor refuse."""
     poll_s: float = 1.0
@@ -37,9 +41,11 @@ class Backoff:
         self._wait_s = first_s
         self._chance = chance or random.Random()
 
-    def next_s(self, at_least_s: float = 0.0) -> float:
-        """Return the next wait, at least what the service asked for, and at most ``last_s``."""
-        wait_s = self._wait_s * self._chance.uniform(0.5, 1.0)
+    def next_s(self, at_least_s: float = 0.0, at_most_s: float = math.inf) -> float:
+        """Return the next wait, at least what the service asked for, and at most ``last_s``.
+        ``at_most_s`` limits what has doubled, not what was asked for.
+        """
+        wait_s = min(self._wait_s, at_most_s) * self._chance.uniform(0.5, 1.0)
         self._wait_s = min(2 * self._wait_s, self._last_s)
         return max(wait_s, min(at_least_s, self._last_s))
 
