@@ -10,8 +10,11 @@ A source and its files are read again while the process runs (``connection``). T
 once, so that ``kubectl config use-context`` does not send a running service to another cluster.
 """
 
+import asyncio
+import contextlib
 import os
 import ssl
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +108,13 @@ class _Kubeconfig:
 
     async def read(self, *, force_refresh: bool) -> Access:
         """See Source."""
+        try:
+            return await self._read(force_refresh=force_refresh)
+        except asyncio.CancelledError as error:
+            _end_plug_in(error)
+            raise
+
+    async def _read(self, *, force_refresh: bool) -> Access:
         texts = _look_at(self._path)
         configuration = _blank()
         if texts != self._texts:
@@ -144,6 +154,17 @@ class _Pod:
         self.namespace = _pod_namespace()
         self._last = _access(configuration, self._last)
         return self._last
+
+
+def _end_plug_in(cancelled: asyncio.CancelledError) -> None:
+    """Kill the credential plug-in that a cancelled reading waited for. The library leaves it
+    running, and one that hangs would be one more process with each reading.
+    """
+    for frame, _ in traceback.walk_tb(cancelled.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, asyncio.subprocess.Process):
+                with contextlib.suppress(ProcessLookupError):
+                    value.kill()
 
 
 def _blank() -> Any:

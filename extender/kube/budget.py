@@ -7,13 +7,16 @@ for another's requests.
   recorder its own client for that reason);
 - ``reviews``: TokenReviews of callers' tokens. Strangers can cause them, so an API server that
   refuses them must hold up nothing else;
+- ``foreign``: all requests for foreign kinds. Other API servers may answer these, and be overloaded
+  or broken on their own;
 - ``leases``: no bucket, because leadership must not be lost in our own queue. The elector's period
   is the limit. Leases also have their own connections (``connection``), so that they never wait
   behind a hundred slow answers.
 
-A 429 or 503 with Retry-After pauses the lane of its request for that time. All requests of the lane
-wait, instead of being refused again. Then the lane goes on with an empty bucket, at its rate,
-because the waiting requests would otherwise come in one burst. Leases and other lanes do not wait.
+A 429 or 503 with Retry-After pauses the lane of its request for that time, unless it is about one
+object (``transport``). All requests of the lane wait, instead of being refused again. Then the lane
+goes on with an empty bucket, at its rate, because the waiting requests would otherwise come in one
+burst. Leases and other lanes do not wait.
 """
 
 from collections import Counter
@@ -22,12 +25,15 @@ from typing import Final
 
 from extender.kube.api import EVENTS, LEASES, TOKEN_REVIEWS, Resource
 from extender.kube.ratelimit import TokenBucket
+from extender.model.names import GROUP
 
 QPS_DEFAULT: Final = 1000.0
 BURST_DEFAULT: Final = 2000
 """Both for each lane. kube-scheduler's 50 and 100 would be too few: placing writes a patch per pod
 and a status per vpod.
 """
+OWN_GROUPS: Final = frozenset({"", "apps", GROUP})
+"""Those that we use and that do not end with ``.k8s.io``."""
 RETRY_STATUSES: Final = frozenset({429, 503})
 """Statuses whose Retry-After pauses a lane. client-go also heeds it with other 5xx, which come from
 behind the API server.
@@ -41,6 +47,7 @@ class Lane(StrEnum):
     WRITES = "writes"
     EVENTS = "events"
     REVIEWS = "reviews"
+    FOREIGN = "foreign"
     LEASES = "leases"
 
 
@@ -48,7 +55,7 @@ class Budget:
     """The buckets. ``qps`` and ``burst`` apply to each lane that has one."""
 
     def __init__(self, qps: float, burst: int) -> None:
-        with_bucket = (Lane.READS, Lane.WRITES, Lane.EVENTS, Lane.REVIEWS)
+        with_bucket = [lane for lane in Lane if lane is not Lane.LEASES]
         self._buckets: dict[Lane, TokenBucket] = {
             lane: TokenBucket(qps, burst) for lane in with_bucket
         }
@@ -90,6 +97,8 @@ def lane_of(resource: Resource, *, writes: bool) -> Lane:
     """The lane of a request."""
     if resource == LEASES:
         return Lane.LEASES
+    if not (resource.group in OWN_GROUPS or resource.group.endswith(".k8s.io")):
+        return Lane.FOREIGN
     if not writes:
         return Lane.READS
     return {EVENTS: Lane.EVENTS, TOKEN_REVIEWS: Lane.REVIEWS}.get(resource, Lane.WRITES)

@@ -21,6 +21,7 @@ import aiohttp
 
 from extender.kube.access import Access, Source, find_source
 from extender.kube.api import ConnectError
+from extender.kube.fence import check_fence
 from extender.model.errors import VReplicaError
 from extender.model.names import DEFAULT_NAMESPACE
 
@@ -153,6 +154,16 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
         raise ConnectError(f"{source.name}: {type(error).__name__}: {error}") from error
 
 
+class _FencedRequest(aiohttp.ClientRequest):
+    """Checks the fence right before the request is written: it may have waited for seconds for one
+    of the connections.
+    """
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        check_fence()
+        return await super().send(conn)
+
+
 def _session(connections_max: int) -> aiohttp.ClientSession:
     """A session whose requests name their TLS context themselves.
 
@@ -161,6 +172,7 @@ def _session(connections_max: int) -> aiohttp.ClientSession:
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections_max),
+        request_class=_FencedRequest,
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BUFFER_BYTES,

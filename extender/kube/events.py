@@ -56,7 +56,6 @@ from extender.kube.api import (
     Obj,
     OutcomeUnknown,
     PatchType,
-    TooManyRequests,
 )
 from extender.kube.namespace_queues import NamespaceQueue, NamespaceQueues
 from extender.kube.timers import TIMER_RESOLUTION_S
@@ -405,7 +404,8 @@ def _failures(slow_at: float) -> int:
 
 
 def _may_pass(error: ApiError) -> bool:
-    return isinstance(error, OutcomeUnknown | TooManyRequests) or error.status >= 500
+    # 429 also says that the lane was paused, so nothing was sent.
+    return isinstance(error, OutcomeUnknown) or error.status == 429 or error.status >= 500
 
 
 def clean_note(note: str) -> str:

@@ -3,11 +3,11 @@
 A process that was frozen for longer than its lease continues where it stopped, perhaps between its
 reads and its write, while another replica leads. Compare-and-swap detects changes of the written
 object, but not of others: a StatefulSet may have its old version while the pods that are to go
-carry vreplicas by now. So leadership is checked when a write begins, and again before it is sent:
-a write may wait for its lane for seconds, so the sender (``transport``) calls ``check_fence`` after
-every such wait. A context variable carries the check with the task, so that no API has to pass it
-on. Between that check and the last byte only a freeze of the process or a slow connection attempt
-can come.
+carry vreplicas by now. So leadership is checked when a write begins, and again before it is sent: a
+write may wait for seconds, for its lane or for a connection. So the sender (``connection``) calls
+``check_fence`` once it has a connection. A context variable carries the check with the task, so
+that no API has to pass it on. Between that check and the last byte only a freeze of the process can
+come.
 """
 
 from collections.abc import Callable, Coroutine, Iterator

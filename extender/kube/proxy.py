@@ -34,6 +34,7 @@ SCHEMES: Final = frozenset({"http", "https"})
 """Schemes of proxies that aiohttp can use."""
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:\[\]]*)")
+_CREDENTIALS: Final = re.compile(r"\A(\w[\w+.-]*://)?.*@", re.DOTALL)
 _CIDR: Final = re.compile(r"[0-9a-f.:]+/[0-9]+")
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -99,7 +100,7 @@ def proxy_for(base_url: str, configured: str | None, environment: Mapping[str, s
     proxy = configured or ProxySettings.of(environment).url_for(base_url)
     if not proxy:
         return None
-    scheme = _scheme(proxy)
+    scheme = proxy.partition("://")[0].lower()
     source = (
         "the kubeconfig's proxy-url" if configured else "the environment (HTTPS_PROXY, HTTP_PROXY)"
     )
@@ -108,7 +109,7 @@ def proxy_for(base_url: str, configured: str | None, environment: Mapping[str, s
             f"{_shown(proxy)}, of {source}: SOCKS proxies are not supported; use an HTTP proxy, or "
             f"NO_PROXY"
         )
-    if scheme not in SCHEMES or not URL(proxy).host:
+    if scheme not in SCHEMES or not _has_host(proxy):
         raise ConnectError(
             f"{_shown(proxy)}, of {source}: expected http://HOST:PORT or https://HOST:PORT"
         )
@@ -195,10 +196,14 @@ def _ascii(host: str) -> str:
         return host
 
 
-def _scheme(proxy: str) -> str:
-    return urlsplit(proxy).scheme.lower()
+def _has_host(proxy: str) -> bool:
+    try:
+        return bool(URL(proxy).host)
+    except ValueError:  # may have the password in its text
+        return False
 
 
 def _shown(proxy: str) -> str:
-    """The proxy for a message, without its password."""
-    return f"proxy {re.sub(r'//[^/@]*@', '//***@', proxy)!r:.200}"
+    """The proxy for a message, without its password, in which any character may be unquoted."""
+    shown = _CREDENTIALS.sub(r"\1***@", proxy)
+    return f"proxy {shown!r:.200}"

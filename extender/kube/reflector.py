@@ -43,6 +43,7 @@ from extender.kube.api import (
 from extender.kube.first_errors import listing_trouble
 from extender.kube.history import check_history
 from extender.kube.ratelimit import Backoff
+from extender.kube.relists import Relists
 from extender.kube.sink import Sink
 from extender.kube.troubles import Troubles
 from extender.model.bounded import put_bounded
@@ -56,7 +57,7 @@ watch (``idle_timeout_s``) counts twice.
 """
 SHORT_WATCH_S: Final = 1.0
 """A watch that ends sooner, and has brought nothing, counts as failed (client-go's "very short
-watch").
+watch"). After one that has brought something, the next begins so long after it began.
 """
 RELIST_PERIOD_MIN_S: Final = 1.0
 EXPIRED_QUIET_S: Final = 30.0
@@ -136,6 +137,7 @@ class Reflector:
         """Failed lists and watches, by the error's class. Those that the reflector itself detects:
         by the reason (``_OwnError``).
         """
+        self.relists = Relists()
         self.troubles = Troubles()
         """What was logged. Reflectors of other kinds may share it, because their troubles often
         have one cause.
@@ -153,8 +155,6 @@ class Reflector:
         self._failures = 0
         self._relist = True
         self._wake = asyncio.Event()
-        self._wanted: list[asyncio.Future[None]] = []
-        """Waiters for the next list that begins."""
         self._watchdog: asyncio.Timeout | None = None
         self._reported: OrderedDict[str, str] = OrderedDict()
         """Subject of InvalidObject -> the version that was reported last."""
@@ -171,21 +171,19 @@ class Reflector:
         """Whether the first list is in the sink."""
         return self.synced.is_set()
 
-    def request_relist(self) -> None:
+    def request_relist(self) -> int:
         """List again soon (at most once in ``RELIST_PERIOD_MIN_S``), ending the watch or a
-        back-off.
+        back-off. Return which list that is, for ``relists``.
         """
         self._relist = True
         self._wake.set()
         if self._watchdog is not None and not self._watchdog.expired():
             self._watchdog.reschedule(asyncio.get_running_loop().time())
+        return self.relists.following
 
     async def relist(self) -> None:
         """Wait until a list that begins after this call is in the sink: a consistent read."""
-        listed = asyncio.get_running_loop().create_future()
-        self._wanted.append(listed)
-        self.request_relist()
-        await listed
+        await self.relists.wait(self.request_relist())
 
     async def run(self) -> None:
         """List and watch until cancelled. ApiErrors are counted, logged and waited out; other
@@ -218,16 +216,13 @@ class Reflector:
         """Read the whole collection, give it to the sink and start from its version."""
         self._relist = False
         self._wake.clear()
-        wanted, self._wanted = self._wanted, []
+        which = self.relists.begin()
         try:
             version = await self._read_into_sink()
         except BaseException:
             self._relist = True
-            self._wanted += wanted
             raise
-        for listed in wanted:
-            if not listed.done():
-                listed.set_result(None)
+        self.relists.end(which)
         self.lists += 1
         self._failures = 0
         self.last_sync_version = version
@@ -333,8 +328,11 @@ class Reflector:
             self._watchdog = None
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
-        if self.events + self.bookmarks == seen_before and loop.time() - started_at < SHORT_WATCH_S:
+        left_s = started_at + SHORT_WATCH_S - loop.time()
+        if left_s > 0 and self.events + self.bookmarks == seen_before:
             raise _OwnError(0, "ShortWatch", "the server ended the watch at once")
+        # A server that sends something and ends every watch at once would be asked in a loop.
+        await self._wait(left_s)
 
     def _receive(self, event: WatchEvent) -> None:
         """Process one event. The version advances even if the sink cannot read the object."""
@@ -387,15 +385,16 @@ class Reflector:
             self._relist = True
 
     async def _back_off(self, error: ApiError) -> None:
-        """Wait out a failure; ``request_relist`` ends the wait."""
-        delay_s = self._backoff.next_s(
-            asyncio.get_running_loop().time(), at_least_s=error.retry_after_s
-        )
-        try:
-            async with asyncio.timeout(delay_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        """Wait out a failure."""
+        now = asyncio.get_running_loop().time()
+        await self._wait(self._backoff.next_s(now, at_least_s=error.retry_after_s))
+
+    async def _wait(self, delay_s: float) -> None:
+        """Wait; ``request_relist`` ends it."""
+        if delay_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._wake.wait()
 
 
 def _metadata(obj: Obj, name: str) -> str:

@@ -58,12 +58,15 @@ class KindWatch:
         self._rng = rng
         self._backoff = Backoff(rng, PROBES)
         self._reflector: Reflector | None = None
+        self._wanted = 0
+        """The list, of this reflector, that was asked for last."""
         self._relisting: set[asyncio.Task[None]] = set()
 
     @property
     def complete(self) -> bool:
         """Whether the sink has every object. Only then is an object that it lacks gone."""
-        return self.problem is None and not self._relisting
+        reflector = self._reflector
+        return self.problem is None and (reflector is None or reflector.relists.has(self._wanted))
 
     @property
     def last_sync_version(self) -> str:
@@ -87,23 +90,26 @@ class KindWatch:
         """Wait, at most ``timeout_s``, until a list that begins now is in the sink. Return whether
         it is. Until it is, ``complete`` is False.
         """
-        if (listing := self.read_again()) is None:
-            return False
-        await asyncio.wait({listing}, timeout=timeout_s)
-        return listing.done() and not listing.cancelled() and listing.exception() is None
-
-    def read_again(self) -> "asyncio.Task[None] | None":
-        """List again. Return the task that ends when the list is in the sink; None while nothing is
-        watched. Until then ``complete`` is False.
-        """
+        self.read_again()
         if self._reflector is None:
-            return None
+            return False
         listing = asyncio.create_task(
-            self._reflector.relist(), name=f"relist {self.resource.plural}"
+            self._reflector.relists.wait(self._wanted), name=f"relist {self.resource.plural}"
         )
         self._relisting.add(listing)
-        listing.add_done_callback(self._relisting.discard)
-        return listing
+        try:
+            await asyncio.wait({listing}, timeout=timeout_s)
+            return listing.done() and not listing.cancelled()
+        finally:
+            self._relisting.discard(listing)
+            listing.cancel()
+
+    def read_again(self) -> None:
+        """List again, if anything is watched. Until the list is in the sink, ``complete`` is
+        False.
+        """
+        if self._reflector is not None:
+            self._wanted = self._reflector.request_relist()
 
     async def _probe(self, versions: Sequence[Resource]) -> Resource | None:
         """The first version that is served; None, with ``problem`` set, if none is or the answer is
@@ -132,7 +138,7 @@ class KindWatch:
         try:
             await self._look_after(reflector, running, listed)
         finally:
-            self._reflector = None
+            self._reflector, self._wanted = None, 0
             # The relists end with this reflector; the next one begins with a list.
             tasks = {running, listed, *self._relisting}
             for task in tasks:

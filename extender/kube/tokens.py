@@ -12,7 +12,8 @@ create tokens for their two accounts, and do nothing else:
 Each DIR is memory that one container mounts. Nothing is stored in the cluster, and a token that
 leaks is valid for an hour at most. A file is replaced as a whole, and clients read it again within
 a minute. If a token cannot be renewed, the process retries every few seconds; the old token is
-valid for half an hour more.
+valid for half an hour more. Every minute it looks whether the pod's ca.crt has changed, and what
+the wall clock says: the monotonic one stands still while the machine is suspended.
 """
 
 import argparse
@@ -40,6 +41,8 @@ LIFETIME_S: Final = 3607
 RENEWED_FRACTION: Final = 0.5
 """A token is renewed after this part of its lifetime, less up to a tenth by chance."""
 RETRY_PERIOD_S: Final = 5.0
+LOOK_PERIOD_S: Final = 60.0
+"""The longest time between two rounds."""
 POD_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _FILE_MODE: Final = 0o440
 
@@ -61,11 +64,13 @@ class Target:
     folder: Path
     due_s: float = 0.0
     """Monotonic time of the next request."""
+    due_at: float = 0.0
+    """The same by the wall clock; whichever comes first counts."""
     trouble: str = ""
 
 
 class Tokens:
-    """Keeps the tokens of ``targets``. ``monotonic`` in seconds."""
+    """Keeps the tokens of ``targets``. ``monotonic`` and ``now``, the wall clock, in seconds."""
 
     def __init__(
         self,
@@ -74,11 +79,13 @@ class Tokens:
         *,
         rng: random.Random,
         monotonic: Callable[[], float],
+        now: Callable[[], float],
     ) -> None:
         self._issuer = issuer
         self._targets = targets
         self._rng = rng
         self._monotonic = monotonic
+        self._now = now
 
     async def run(self) -> None:
         """Renew tokens for ever."""
@@ -87,17 +94,21 @@ class Tokens:
             await asyncio.sleep(wait_s)
 
     async def round(self) -> float:
-        """Renew the tokens that are due. Return the seconds until the next one is."""
+        """Renew the tokens that are due, and what lies beside all of them. Return the seconds until
+        the next round.
+        """
         for target in self._targets:
-            if target.due_s <= self._monotonic():
-                await self._renew(target)
-        return max(0.0, min(target.due_s for target in self._targets) - self._monotonic())
+            await self._look_after(target)
+        due_in_s = min(target.due_s for target in self._targets) - self._monotonic()
+        return min(max(0.0, due_in_s), LOOK_PERIOD_S)
 
-    async def _renew(self, target: Target) -> None:
+    async def _look_after(self, target: Target) -> None:
         try:
+            _copy_surroundings(target)
+            if self._monotonic() < target.due_s and self._now() < target.due_at:
+                return
             answer = await self._issuer.token(target.namespace, target.account, LIFETIME_S)
             token, granted_s = _granted(answer)
-            _copy_surroundings(target)
             replace_file(target.folder / "token", token.encode(), _FILE_MODE)
         except (ApiError, OSError, ValueError) as error:
             period_s, trouble = RETRY_PERIOD_S, describe_error(error)
@@ -113,6 +124,7 @@ class Tokens:
             )
         target.trouble = trouble
         target.due_s = self._monotonic() + period_s
+        target.due_at = self._now() + period_s
 
 
 def _granted(answer: Obj) -> tuple[str, float]:
@@ -127,11 +139,16 @@ def _granted(answer: Obj) -> tuple[str, float]:
 
 
 def _copy_surroundings(target: Target) -> None:
-    """Write the files that lie beside a token in a pod. Raises OSError."""
+    """Write the files that lie beside a token in a pod, if they differ. Raises OSError."""
     authority = POD_FILES / "ca.crt"
     if authority.exists():
-        replace_file(target.folder / "ca.crt", authority.read_bytes(), _FILE_MODE)
-    replace_file(target.folder / "namespace", target.namespace.encode(), _FILE_MODE)
+        _keep(target.folder / "ca.crt", authority.read_bytes())
+    _keep(target.folder / "namespace", target.namespace.encode())
+
+
+def _keep(path: Path, content: bytes) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        replace_file(path, content, _FILE_MODE)
 
 
 def _target(value: str) -> Target:
@@ -167,7 +184,7 @@ async def serve(targets: Sequence[Target], kubeconfig: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with await KubeApi.connect(kubeconfig=kubeconfig, user_agent="vreplica-tokens") as api:
-        tokens = Tokens(api, targets, rng=random.Random(), monotonic=time.monotonic)
+        tokens = Tokens(api, targets, rng=random.Random(), monotonic=time.monotonic, now=time.time)
         task = asyncio.create_task(tokens.run(), name="tokens")
         stopped = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -35,7 +35,6 @@ from extender.kube.access import Access
 from extender.kube.api import ApiError, OutcomeUnknown, error_from_status
 from extender.kube.budget import Budget, Lane
 from extender.kube.connection import Connection
-from extender.kube.fence import check_fence
 
 CONNECT_TRIES: Final = 3
 CONNECT_RETRY_S: Final = 0.1
@@ -184,7 +183,6 @@ class Transport:
             raise await self._refusal(request, response)
 
     async def _send(self, request: Request, access: Access) -> ClientResponse:
-        check_fence()
         connection = self._connection
         headers = dict(self._headers)
         if access.authorization:
@@ -218,7 +216,8 @@ class Transport:
     async def _refusal(self, request: Request, response: ClientResponse) -> ApiError:
         raw = await _body(request, response, ERROR_BYTES_MAX)
         error = error_of(response.status, response.headers, raw)
-        self.budget.answered(request.lane, error.status, error.retry_after_s)
+        if not _is_about_an_object(raw):
+            self.budget.answered(request.lane, error.status, error.retry_after_s)
         return error
 
     def _no_answer(self, request: Request, reason: str, message: str) -> OutcomeUnknown:
@@ -274,6 +273,18 @@ async def _body(request: Request, response: ClientResponse, bytes_max: int) -> b
     except (aiohttp.ClientError, OSError) as error:
         raise OutcomeUnknown(0, "ConnectionBroken", f"{request}: {error}") from error
     return b"".join(parts)
+
+
+def _is_about_an_object(raw: bytes) -> bool:
+    """Whether a refusal is a metav1.Status. kube-apiserver refuses with plain text while it is
+    overloaded or shuts down. A Status with Retry-After is about the object or its kind: a
+    disruption budget, an admission webhook of one namespace, a watch cache that is not ready.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(body, dict) and body.get("kind") == "Status"
 
 
 def decode(request: Request, raw: bytes) -> dict[str, Any]:

@@ -55,6 +55,19 @@ def status(code: int, reason: str, message: str = "because", **headers: str) -> 
     return answer(body, code, **headers)
 
 
+def overloaded(code: int = 429, retry_after_s: int = 60) -> Handler:
+    """As kube-apiserver refuses a request while it is overloaded or shuts down: in plain text."""
+
+    async def handler(_request: web.Request) -> web.StreamResponse:
+        return web.Response(
+            text="Too many requests, please try again later.\n",
+            status=code,
+            headers={"Retry-After": str(retry_after_s)},
+        )
+
+    return handler
+
+
 async def reset(request: web.Request) -> web.StreamResponse:
     """Break the connection without an answer."""
     assert request.transport is not None

@@ -11,19 +11,22 @@ import pytest
 from aiohttp import web
 
 from extender.kube.api import (
+    ADAPTERPOOLS,
     EVENTS,
     LEASES,
     NODES,
     PODS,
+    STATEFULSETS,
     TOKEN_REVIEWS,
     VPODS,
     ApiError,
     PatchType,
+    Resource,
     TooManyRequests,
 )
 from extender.kube.budget import Budget, Lane, lane_of
 from extender.kube.connection import CONNECTIONS_MAX
-from tests.kube.apiserver import ApiServer, answer, client_of, status
+from tests.kube.apiserver import ApiServer, answer, client_of, overloaded, status
 
 OBJ: dict[str, Any] = {"metadata": {"name": "a"}}
 
@@ -37,6 +40,14 @@ OBJ: dict[str, Any] = {"metadata": {"name": "a"}}
         pytest.param(EVENTS, True, Lane.EVENTS, id="an event"),
         pytest.param(EVENTS, False, Lane.READS, id="reading events"),
         pytest.param(TOKEN_REVIEWS, True, Lane.REVIEWS, id="a caller's token"),
+        pytest.param(
+            Resource("x.dev", "v1", "things", "Thing"), False, Lane.FOREIGN, id="a foreign kind"
+        ),
+        pytest.param(
+            Resource("x.dev", "v1", "things", "Thing"), True, Lane.FOREIGN, id="its status"
+        ),
+        pytest.param(ADAPTERPOOLS, False, Lane.READS, id="pools"),
+        pytest.param(STATEFULSETS, True, Lane.WRITES, id="replicas"),
         pytest.param(LEASES, True, Lane.LEASES, id="renewing the lease"),
         pytest.param(LEASES, False, Lane.LEASES, id="reading the lease"),
     ],
@@ -97,7 +108,7 @@ async def test_leases_never_wait_even_while_every_other_lane_is_closed_and_spent
 
 async def test_an_api_server_that_refuses_to_review_tokens_holds_up_no_write(tmp_path: Path):
     """Failed before reviews had a lane: a stranger's tokens could stop all binds for a minute."""
-    server = ApiServer([status(429, "TooManyRequests", Retry_After="60"), answer(OBJ)])
+    server = ApiServer([overloaded(), answer(OBJ)])
     async with client_of(server, tmp_path) as api:
         with pytest.raises(TooManyRequests):
             await api.create(TOKEN_REVIEWS, "", OBJ)
@@ -131,7 +142,7 @@ async def test_while_every_connection_waits_for_a_slow_answer_the_lease_is_renew
 
 
 async def test_while_its_lane_is_closed_nothing_is_sent_again_and_again(tmp_path: Path):
-    server = ApiServer([status(429, "TooManyRequests", Retry_After="60"), answer(OBJ)])
+    server = ApiServer([overloaded(), answer(OBJ)])
     async with client_of(server, tmp_path) as api:
         with pytest.raises(TooManyRequests):
             await api.create(PODS, "ns", OBJ)
@@ -142,6 +153,32 @@ async def test_while_its_lane_is_closed_nothing_is_sent_again_and_again(tmp_path
         for task in storm:
             task.cancel()
         await asyncio.wait(storm)
+
+
+async def test_a_refusal_about_one_object_holds_up_no_other(tmp_path: Path):
+    """Found by review: a disruption budget that refused an eviction stopped all bindings for 10 s,
+    and one namespace's admission webhook all events for a minute.
+    """
+    server = ApiServer([status(429, "TooManyRequests", Retry_After="60"), answer(OBJ)])
+    async with client_of(server, tmp_path) as api:
+        with pytest.raises(TooManyRequests) as caught:
+            await api.evict("ns", "a")
+        assert caught.value.retry_after_s == 60
+        async with asyncio.timeout(2):
+            await api.create(PODS, "ns", OBJ)
+    assert +api.budget.pauses == Counter()
+
+
+async def test_an_api_server_of_a_foreign_kind_that_is_overloaded_holds_up_no_list(tmp_path: Path):
+    """Found by review: one pool's foreign kind stopped all lists and watches of the replica."""
+    foreign = Resource("things.example.dev", "v1", "things", "Thing")
+    server = ApiServer([overloaded(503), answer({"items": [], "metadata": {}})])
+    async with client_of(server, tmp_path) as api:
+        with pytest.raises(ApiError):
+            await api.list_page(foreign)
+        async with asyncio.timeout(2):
+            await api.list_page(NODES)
+    assert +api.budget.pauses == {"foreign": 1}
 
 
 async def test_a_503_without_retry_after_is_only_an_error(tmp_path: Path):

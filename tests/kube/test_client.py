@@ -36,6 +36,7 @@ from tests.kube.apiserver import (
     answer,
     client_of,
     kubeconfig,
+    overloaded,
     reset,
     silence,
     status,
@@ -253,7 +254,7 @@ async def test_retry_after_is_in_the_error(
 
 
 async def test_retry_after_holds_back_later_writes_but_no_reads_and_no_leases(tmp_path: Path):
-    server = ApiServer([status(429, "TooManyRequests", Retry_After="600"), answer(OBJ)])
+    server = ApiServer([overloaded(retry_after_s=600), answer(OBJ)])
     async with client_of(server, tmp_path) as api:
         with pytest.raises(TooManyRequests):
             await api.create(PODS, "ns", OBJ)

@@ -5,6 +5,7 @@ the cost of a request.
 import asyncio
 import json
 import os
+import signal
 import ssl
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from extender.kube import connection
 from extender.kube.api import PODS, ApiError
 from extender.kube.client import KubeApi
 from extender.kube.connection import open_connection
+from tests.e2e.waiting import eventually
 from tests.kube.apiserver import ApiServer, answer, kubeconfig, serve, status
 from tests.service.authority import Authority
 
@@ -77,6 +79,45 @@ async def test_a_401_runs_an_exec_plugin_again_whatever_time_its_token_was_good_
     tokens = [seen.headers["Authorization"] for seen in server.seen]
     assert tokens == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
     assert plugin.runs == 2
+
+
+async def test_an_exec_plugin_that_hangs_ends_with_the_refresh_that_waited_for_it(
+    tmp_path: Path, at_once: None
+):
+    script, hangs = tmp_path / "plugin.sh", tmp_path / "hangs"
+    script.write_text(
+        # The pause: asyncio itself ends a process whose start is cancelled.
+        f"if [ -e {hangs} ]; then sleep 0.2; echo $$ >> {hangs}; exec sleep 600; fi\n"
+        'echo \'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
+        '"status": {"token": "t", "expirationTimestamp": "2000-01-01T00:00:00Z"}}\'\n'
+    )
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": [str(script)],
+    }
+    path = kubeconfig(tmp_path, "http://x:1", user={"exec": plugin})
+    found = await open_connection(kubeconfig=path)
+    hangs.touch()
+    found.credentials.access()
+
+    async def started() -> int:
+        return int(hangs.read_text() or "0")
+
+    async def is_gone() -> bool:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    process = await eventually(started, 15.0, "the plug-in hangs")
+    await found.close()
+    try:
+        await eventually(is_gone, 5.0, "the plug-in is gone")
+    except TimeoutError:
+        os.kill(process, signal.SIGKILL)
+        raise
 
 
 async def test_an_exec_plugins_token_that_is_still_good_is_kept(tmp_path: Path, at_once: None):

@@ -240,6 +240,9 @@ async def test_a_refused_event_is_counted_and_forgotten_and_the_next_one_written
         pytest.param(
             TooManyRequests(429, "TooManyRequests", "", retry_after_s=30), 30, id="retry after"
         ),
+        pytest.param(
+            ApiError(429, "TooManyRequests", "not sent, its lane was paused"), 10, id="not sent"
+        ),
     ],
 )
 async def test_failures_that_may_pass_are_waited_out(

@@ -197,6 +197,35 @@ async def test_a_socks_proxy_is_refused_before_anything_is_sent(
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "password",
+    ["S3CRET", "1/S3CRET", "a@S3CRET", "//S3CRET", "S3CRET/b", "S3CRET@b", "\nS3CRET", "℀S3CRET"],
+)
+@pytest.mark.parametrize(
+    "url", ["socks5://robot:{}@proxy:1080", "ftp://robot:{}@proxy", "robot:{}@proxy"]
+)
+def test_a_password_is_in_no_error_whatever_characters_it_has(
+    password: str, url: str, caplog: pytest.LogCaptureFixture
+):
+    with pytest.raises(ConnectError, match=r"\*\*\*@") as refused:
+        proxy_for("http://outside:443", url.format(password), {})
+    assert "S3CRET" not in str(refused.value)
+    proxy_for("https://outside:443", None, {"HTTPS_PROXY": f"robot:{password}@proxy:port"})
+    assert "S3CRET" not in caplog.text
+
+
+@pytest.mark.parametrize("password", ["S3CRET", "S3CRET/b", "[S3CRET", "℀S3CRET"])
+def test_a_proxy_that_is_no_url_is_refused_without_its_password(password: str):
+    with pytest.raises(ConnectError, match="expected http://HOST:PORT") as refused:
+        proxy_for("http://outside:443", f"http://robot:{password}@proxy:port", {})
+    assert "S3CRET" not in str(refused.value)
+
+
+def test_a_proxy_without_a_password_is_shown_whole():
+    with pytest.raises(ConnectError, match="'socks5://proxy:1080'"):
+        proxy_for("http://outside:443", "socks5://proxy:1080", {})
+
+
 def test_a_proxy_of_a_scheme_that_nobody_speaks_is_refused():
     with pytest.raises(ConnectError, match="expected http://HOST:PORT"):
         proxy_for("http://outside:443", "proxy:3128", {})

@@ -216,6 +216,21 @@ async def test_a_watch_that_ends_at_once_every_time_does_not_spin(start: Start):
     assert reflector.errors["ShortWatch"] == reflector.watches
 
 
+@pytest.mark.parametrize("sent", [event("ADDED", pod("a", 11)), bookmark(11)])
+async def test_a_watch_that_brings_something_and_ends_at_once_every_time_does_not_spin(
+    start: Start, sent: WatchEvent
+):
+    lists = [ListPage([], "10"), ListPage([], "11")]
+    api = ListWatchApi(lists, [*([sent] for _ in range(1000)), [HANG]])
+    reflector, _ = await start(api)
+    await asyncio.sleep(100)
+    assert reflector.watches <= 102
+    assert not reflector.errors
+    reflector.request_relist()
+    await asyncio.sleep(1)
+    assert reflector.lists == 2, "the pause does not hold up a list that is asked for"
+
+
 async def test_a_retry_after_is_waited_out(start: Start):
     api = ListWatchApi(
         [TooManyRequests(429, "TooManyRequests", "", retry_after_s=25), ListPage([], "10")]
@@ -302,7 +317,7 @@ async def test_a_bug_in_the_sink_is_not_swallowed():
 class Reader(Mirror):
     """A sink that reads lists while they arrive, and notes how much at a stretch."""
 
-    def __init__(self, reading: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, reading: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self.reading = reading
         self.stretches: list[int] = []

@@ -192,6 +192,26 @@ async def test_until_a_list_that_was_asked_for_is_in_it_is_not_complete():
         await scene.is_complete(timeout_s=1)
 
 
+async def test_however_often_a_kind_that_cannot_be_listed_is_asked_for_nothing_piles_up():
+    async with watching() as scene:
+        await scene.is_complete()
+        scene.api.fail(
+            "list", "widgets", before=Forbidden(403, "Forbidden", "no rights"), times=10_000
+        )
+        await scene.change_behind_its_back("b")
+        tasks = len(asyncio.all_tasks())
+        for _ in range(50):
+            scene.watch.read_again()
+            assert not await scene.watch.relist(timeout_s=0.5)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) <= tasks + 1
+        assert not scene.watch.complete
+        scene.api.faults.clear()
+        assert await scene.watch.relist(timeout_s=60)
+        await scene.is_complete()
+        assert scene.sink.names == {"a", "b"}
+
+
 async def test_who_waits_for_a_list_of_a_kind_that_goes_waits_no_longer():
     async with watching() as scene:
         await scene.is_complete()

@@ -12,7 +12,15 @@ import pytest
 from extender.kube import tokens
 from extender.kube.api import Forbidden, Obj, OutcomeUnknown
 from extender.kube.client import KubeApi
-from extender.kube.tokens import LIFETIME_S, RETRY_PERIOD_S, Target, Tokens, main, parser
+from extender.kube.tokens import (
+    LIFETIME_S,
+    LOOK_PERIOD_S,
+    RETRY_PERIOD_S,
+    Target,
+    Tokens,
+    main,
+    parser,
+)
 from tests.e2e.waiting import NotYet, eventually
 from tests.kube.apiserver import ApiServer, answer, kubeconfig, serve, status
 from tests.support.clock import Clock
@@ -39,7 +47,7 @@ def a_token(token: object = "t", lifetime: object = 3600) -> Obj:
 
 def kept(issuer: tokens.Issuer, *targets: Target) -> tuple[Tokens, Clock]:
     clock = Clock(1000.0)
-    return Tokens(issuer, targets, rng=random.Random(1), monotonic=clock), clock
+    return Tokens(issuer, targets, rng=random.Random(1), monotonic=clock, now=clock), clock
 
 
 @pytest.fixture
@@ -66,15 +74,45 @@ async def test_a_token_is_renewed_at_half_of_the_life_that_it_was_granted(
 ):
     issuer = Issuer(a_token("old", granted), a_token("new", granted))
     keeper, clock = kept(issuer, target)
-    wait_s = await keeper.round()
-    assert 0.45 * granted <= wait_s <= 0.5 * granted
-    clock.now += wait_s - 1
     await keeper.round()
+    assert 0.45 * granted <= target.due_s - clock.now <= 0.5 * granted
+    clock.now = target.due_s - 1
+    assert await keeper.round() == 1
     assert (target.folder / "token").read_text() == "old"
     clock.now += 1
     await keeper.round()
     assert (target.folder / "token").read_text() == "new"
     assert issuer.asked == [("ns", "a", LIFETIME_S)] * 2
+
+
+async def test_a_token_that_has_aged_while_the_machine_was_suspended_is_renewed_within_a_minute(
+    target: Target,
+):
+    monotonic, wall = Clock(1000.0), Clock(5000.0)
+    issuer = Issuer(a_token("old"), a_token("new"))
+    keeper = Tokens(issuer, [target], rng=random.Random(1), monotonic=monotonic, now=wall)
+    assert await keeper.round() == LOOK_PERIOD_S
+    monotonic.now += LOOK_PERIOD_S
+    wall.now += 7200
+    await keeper.round()
+    assert (target.folder / "token").read_text() == "new"
+    await keeper.round()
+    assert len(issuer.asked) == 2
+
+
+async def test_authorities_that_change_are_copied_within_a_minute(target: Target):
+    issuer = Issuer(a_token())
+    keeper, clock = kept(issuer, target)
+    await keeper.round()
+    (tokens.POD_FILES / "ca.crt").write_text("another authority")
+    clock.now += LOOK_PERIOD_S
+    await keeper.round()
+    copied = target.folder / "ca.crt"
+    assert copied.read_text() == "another authority"
+    written = copied.stat().st_ino
+    await keeper.round()
+    assert copied.stat().st_ino == written, "the same content is not written again"
+    assert len(issuer.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -96,7 +134,8 @@ async def test_what_is_no_token_leaves_the_old_one_and_is_asked_again_soon(
 ):
     caplog.set_level("INFO")
     keeper, clock = kept(Issuer(a_token("old"), answered, answered, a_token("new")), target)
-    clock.now += await keeper.round()
+    await keeper.round()
+    clock.now = target.due_s
     for _ in range(2):
         assert await keeper.round() == RETRY_PERIOD_S
         assert (target.folder / "token").read_text() == "old"
@@ -117,7 +156,8 @@ async def test_who_cannot_be_written_keeps_nobody_else_waiting(target: Target, t
 
 async def test_a_reader_never_sees_half_a_token(target: Target, monkeypatch: pytest.MonkeyPatch):
     keeper, clock = kept(Issuer(a_token("old"), a_token("new" * 1000)), target)
-    clock.now += await keeper.round()
+    await keeper.round()
+    clock.now = target.due_s
     seen = []
     replace = Path.replace
 

@@ -12,8 +12,9 @@ Only what differs from what is stored is written, so an adapter may repeat itsel
 In a pool that is exclusive, an answer 200 renews the adapter's lease (``engine.placing.holders``).
 So the acknowledgement must be of the assignment that is stored at some moment between the request
 and the answer. This replica's cache may be behind that, so it reads the pod if it writes nothing.
-While the API server does not answer, no lease is renewed: nobody could tell a replica that is cut
-off from all others being down.
+Once a minute it writes that the lease was renewed (``pools.adapter_leases``). While the API server
+does not answer, no lease is renewed: nobody could tell a replica that is cut off from all others
+being down.
 
 ``load`` is what
 ``POST /v1/load`` takes, of the pod itself. Only the leader of a pool that balances load keeps it;
@@ -32,6 +33,7 @@ else the answer says why it is ignored. A refusal changes nothing:
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -54,6 +56,7 @@ from extender.service.http.adapters.callers import AdapterCaller
 from extender.service.http.load import LoadVerb
 from extender.service.http.schedule import RETRY_SOON_S, ScheduleRefused
 from extender.service.pools.acknowledgements import AcknowledgementWriter
+from extender.service.pools.adapter_leases import AdapterLeases
 from extender.service.pools.assignments import own_assignment, tells_adapters
 from extender.service.pools.load_reports import Report
 from extender.service.watching.caches import Caches
@@ -87,9 +90,16 @@ OUTCOME_VALUES: Final = tuple(dict.fromkeys([STORED, UNCHANGED, *OUTCOMES.values
 class AcknowledgeVerb:
     """The endpoint, from body to body."""
 
-    def __init__(self, caches: Caches, writer: AcknowledgementWriter, load: LoadVerb) -> None:
+    def __init__(
+        self,
+        caches: Caches,
+        writer: AcknowledgementWriter,
+        leases: AdapterLeases,
+        load: LoadVerb,
+    ) -> None:
         self._caches = caches
         self._writer = writer
+        self._leases = leases
         self._load = load
         self._rates: OrderedDict[str, TokenBucket] = OrderedDict()
         """By the pod's UID."""
@@ -154,7 +164,10 @@ class AcknowledgeVerb:
             raise _another_generation(known, said)
         if problem := said.problem(known):
             raise WireError(problem, 422)
-        return encode_acknowledged(acknowledged(said, known)), known.lease_s > 0
+        stored, renews = acknowledged(said, known), known.lease_s > 0
+        if renews:
+            stored = replace(stored, renewed=self._leases.renewed(pod))
+        return encode_acknowledged(stored), renews
 
     async def _take_load(self, caller: AdapterCaller, said: Acknowledgement) -> str:
         pod = self._caches.pods.latest(caller.pod)

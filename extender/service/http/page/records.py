@@ -33,6 +33,7 @@ from extender.engine.pods.claims import Claim, PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
+from extender.model.counted import EXACT_MAX
 from extender.model.objects import Node, VPod
 from extender.model.reasons import ConflictReason
 from extender.service.placing.vpod_status import SCHEDULED
@@ -144,17 +145,19 @@ def node_record(node: Node) -> Record:
 
 
 def pending_slots(pool: PoolState) -> int:
-    """Slots that the vreplicas without a place would take."""
+    """Slots that the vreplicas without a place would take, at most ``EXACT_MAX``."""
     vpods = pool.vpods
-    return sum(
+    slots = sum(
         (vpods[key].vreplicas - pool.decided_vreplicas(key)) * vpods[key].weight
         for key in pool.vpods_with_pending
     )
+    return min(slots, EXACT_MAX)
 
 
 def unserved_slots(pool: PoolState) -> int:
-    """Slots of the vreplicas that are placed and not served."""
-    return sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
+    """Slots of the vreplicas that are placed and not served, at most ``EXACT_MAX``."""
+    slots = sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
+    return min(slots, EXACT_MAX)
 
 
 def pool_record(pool: PoolState) -> Record:

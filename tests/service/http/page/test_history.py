@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from extender.service.http.page import history
+from extender.model.counted import EXACT_MAX
+from extender.model.reading import COUNT_MAX
+from extender.service.http.page import history, records
 from extender.service.http.page.history import PERIOD_S, SAMPLES_MAX, History
 from extender.service.pools import pool_status
 from tests.support.builders import POOL, Scene, a_node
@@ -46,6 +48,17 @@ async def test_what_nobody_serves_is_counted_in_vreplicas_and_in_slots_and_a_los
     scene.node(a_node(ready=False))
     scene.pool.end_excuse("dispatcher-0")
     assert (await hour.samples())["1010"][-2:] == [7, 3]
+
+
+async def test_vpods_that_ask_for_more_slots_than_64_bits_hold_are_counted_as_very_many():
+    """Found by review: three valid VPods of a tenant ended every replica, again and again."""
+    scene = Scene().pod(0, ready=True)
+    for number in range(5):
+        scene.vpod(f"huge-{number}", COUNT_MAX, weight=COUNT_MAX)
+    (row,) = (await Hour(scene).samples()).values()
+    assert row[history.FIELDS.index("pendingSlots")] == EXACT_MAX
+    assert await Hour(scene).samples() == {"1000": row}
+    assert records.pool_record(scene.pool)["pendingSlots"] == EXACT_MAX
 
 
 async def test_the_last_hour_is_kept_and_no_more():
