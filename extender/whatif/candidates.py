@@ -17,14 +17,13 @@ from extender.engine.policy.framework import MAX_SCORE
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.collector import why_no_member
 from extender.engine.state.pool_state import PoolState
+from extender.model.counted import EXACT_MAX
 from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
 
 CANDIDATES_LISTED_MAX: Final = 1_000
 SCORE_BEST: Final = 100
 """As MaxNodeScore of kube-scheduler."""
-COST_MAX: Final = 2**53 - 1
-"""The largest integer that every reader of JSON can represent."""
 
 
 class Verdict(StrEnum):
@@ -137,7 +136,7 @@ def _scores(
     return {
         ordinal: (
             SCORE_BEST if best == worst else SCORE_BEST * (total - worst) // (best - worst),
-            max(0, min(marks - total, COST_MAX)),
+            max(0, min(marks - total, EXACT_MAX)),
         )
         for ordinal, total in zip(ordinals, found, strict=True)
     }

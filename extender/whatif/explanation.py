@@ -17,7 +17,7 @@ from extender.engine.scaling.size import plan_scale
 from extender.engine.state.availability import availability_of
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.model.counted import counted
+from extender.model.counted import EXACT_MAX, counted
 from extender.model.errors import VReplicaError
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
@@ -258,7 +258,11 @@ def _waiting(pool: PoolState, key: str) -> dict[str, int]:
     others = [pool.vpods[other] for other in pool.vpods_with_pending if other != key]
     missing = [max(0, vpod.vreplicas - pool.decided_vreplicas(vpod.key)) for vpod in others]
     slots = sum(count * vpod.weight for count, vpod in zip(missing, others, strict=True))
-    return {"vpods": len(others), "vreplicas": sum(missing), "slots": slots}
+    return {
+        "vpods": len(others),
+        "vreplicas": sum(missing),
+        "slots": min(slots, EXACT_MAX),
+    }
 
 
 def size_of(state: ClusterState, pool: PoolState) -> Mapping[str, object] | None:

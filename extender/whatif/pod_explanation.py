@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from extender.engine.placing.refused import IN_DOUBT
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import why_unschedulable
@@ -217,7 +218,9 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
         yield f"kube-scheduler finds no node for it: {pod.refusal}"
     if pod.ledger_error:
         yield f"its ledger cannot be read: {pod.ledger_error}"
-    if pool.is_closed(known):
+    if pool.is_in_doubt(known):
+        yield f"it gets nothing new, and keeps what it has: {IN_DOUBT}"
+    elif pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
     yield from _drained(pool, known, pod)
     if known.awaits_node:

@@ -18,19 +18,25 @@ from typing import Final
 from extender.engine.scaling.size import POOL_PODS_MAX
 from extender.model.errors import InvalidObject
 from extender.model.objects import VPod
-from extender.model.reading import Json, count
+from extender.model.reading import COUNT_MAX, Json, count
 from extender.model.safe_repr import safe_repr
 from extender.whatif.settings import SETTINGS
 from extender.whatif.targets import Target, TargetKind
 from extender.whatif.whatif import Change
 
 FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
-PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
-"""Limited to ``POOL_PODS_MAX``: sizing a pool counts its pods one by one, and cannot be
-interrupted.
-"""
 TARGETS_MAX: Final = 1_000
 VPODS_ADDED_MAX: Final = 10_000
+VREPLICAS_ADDED_MAX: Final = 100_000
+"""In all. A profile with plugins places them one by one, and cannot be interrupted."""
+SLOTS_PER_POD_MAX: Final = 100_000
+"""Likewise: as many may find room on a pod at once."""
+SETTINGS_MAX: Final = {
+    "minPods": POOL_PODS_MAX,
+    "maxPods": POOL_PODS_MAX,
+    "slotsPerPod": SLOTS_PER_POD_MAX,
+}
+"""Sizing a pool counts its pods one by one, and cannot be interrupted either."""
 _VPOD_FIELDS: Final = ("namespace", "name", "vreplicas", "slotsPerVReplica")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SUBJECT: Final = "plan"
@@ -41,11 +47,15 @@ def change_from(document: Json, *, pool: str) -> Change:
     exactly one. Raises InvalidObject.
     """
     _only(document, "", FIELDS)
-    added = _list(document, "addVPods", VPODS_ADDED_MAX)
-    if added and not pool:
+    listed = _list(document, "addVPods", VPODS_ADDED_MAX)
+    if listed and not pool:
         raise InvalidObject(
             _SUBJECT, "pool", "is required with addVPods where there is not exactly one pool"
         )
+    added = tuple(_vpod(one, pool, f"addVPods[{i}]") for i, one in enumerate(listed))
+    if (vreplicas := sum(vpod.vreplicas for vpod in added)) > VREPLICAS_ADDED_MAX:
+        text = f"must ask for at most {VREPLICAS_ADDED_MAX} vreplicas in all, not {vreplicas}"
+        raise InvalidObject(_SUBJECT, "addVPods", text)
     profile = document.get("profile")
     if profile is not None and not isinstance(profile, str):
         raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {safe_repr(profile)}")
@@ -60,7 +70,7 @@ def change_from(document: Json, *, pool: str) -> Change:
         ),
         settings=settings_from(document.get("set")),
         profile=profile or "",
-        add=tuple(_vpod(one, pool, f"addVPods[{i}]") for i, one in enumerate(added)),
+        add=added,
         autoscale=_flag(document, "autoscale"),
         compact=_flag(document, "compact"),
     )
@@ -105,10 +115,9 @@ def settings_from(raw: object) -> Mapping[str, int]:
 
 def _setting(key: str, value: object) -> int:
     number = count(value, _SUBJECT, f"set.{key}", minimum=SETTINGS[key][1])
-    if key in PODS_SETTINGS and number > POOL_PODS_MAX:
-        raise InvalidObject(
-            _SUBJECT, f"set.{key}", f"must be at most {POOL_PODS_MAX}, not {number}"
-        )
+    most = SETTINGS_MAX.get(key, COUNT_MAX)
+    if number > most:
+        raise InvalidObject(_SUBJECT, f"set.{key}", f"must be at most {most}, not {number}")
     return number
 
 

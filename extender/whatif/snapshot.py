@@ -64,6 +64,7 @@ class PoolSnapshot:
     closed: int
     in_doubt: int
     abandoned: frozenset[str]
+    excused: frozenset[str]
     watched_sources: frozenset[str]
     next_start_ordinal: int
     load: PodLoads
@@ -151,6 +152,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         closed=pool.closed,
         in_doubt=pool.in_doubt,
         abandoned=pool.abandoned,
+        excused=frozenset(name for name, known in pool.pods.items() if known.excused),
         watched_sources=pool.watched_sources,
         next_start_ordinal=pool.next_start_ordinal,
         load=pool.load,
@@ -174,5 +176,7 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
         pool.reserve(one.owner, one.vpod, {one.pod_name: one.share}, expires_at=one.expires_at)
     pool.set_closed(taken.closed, in_doubt=taken.in_doubt)
     pool.set_abandoned(taken.abandoned)
+    for name in taken.excused:
+        pool.excuse(name)
     pool.next_start_ordinal = taken.next_start_ordinal
     pool.load = taken.load

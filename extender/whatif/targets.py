@@ -55,6 +55,8 @@ def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[st
     failed: dict[str, frozenset[str]] = {}
     for pool in pools:
         names = failed[pool.key] = frozenset(pod.name for pod in pods if pod.pool == pool.key)
+        for name in names:
+            trial.end_excuse(pool, name)
         if pool.adapter_pool is not None and pool.adapter_pool.reschedule_after_s is not None:
             trial.set_abandoned(pool, pool.abandoned | names)
     return failed

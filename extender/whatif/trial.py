@@ -113,6 +113,13 @@ class Trial:
         pool.set_abandoned(names)
         self._undo.append(lambda: pool.set_abandoned(before))
 
+    def end_excuse(self, pool: PoolState, name: str) -> None:
+        """Count what that pod holds as not served, as if it had been away for long."""
+        known = pool.pods.get(name)
+        if known is not None and known.excused:
+            pool.end_excuse(name)
+            self._undo.append(lambda: pool.excuse(name))
+
     def check_time(self) -> None:
         """Raise OutOfTime once the time is up."""
         if self._expired():

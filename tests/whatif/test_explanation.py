@@ -4,12 +4,15 @@ call can use.
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 
 from extender.engine.placing.plan import place
+from extender.model.counted import EXACT_MAX
 from extender.model.ledger import Share
 from extender.model.objects import Condition, LabelSelector
+from extender.model.reading import COUNT_MAX
 from extender.whatif.explanation import UnknownObject, explain_vpod, history_from_conditions
 from extender.whatif.snapshot import Snapshot
 from tests.support.builders import NS, POOL, Scene, a_node
@@ -197,6 +200,17 @@ def test_others_that_wait_and_the_pools_size_are_told():
         4,
         1,
     )
+
+
+def test_others_that_ask_for_more_slots_than_json_has_are_told_as_very_many():
+    scene = Scene().pods(0).vpod("a", 1)
+    for number in range(5):
+        scene.vpod(f"huge-{number}", COUNT_MAX, weight=COUNT_MAX)
+    assert orjson.loads(orjson.dumps(explained(scene)))["waiting"] == {
+        "vpods": 5,
+        "vreplicas": 5 * COUNT_MAX,
+        "slots": EXACT_MAX,
+    }
 
 
 def test_its_own_conditions_are_its_history_where_nobody_remembers():

@@ -37,6 +37,15 @@ def test_a_bound_pod_says_where_it_stands_and_what_it_carries():
     ]
 
 
+def test_a_pod_that_is_only_in_doubt_is_not_said_to_be_emptied():
+    scene = Scene(replicas=3).pods(0, 1, 2)
+    scene.pool.set_closed(0b110, in_doubt=0b100)
+    emptied, doubted = ("; ".join(explained(scene, ordinal)["steps"]) for ordinal in (1, 2))
+    assert "the autoscaler empties it" in emptied
+    assert "empties" not in doubted
+    assert "it gets nothing new, and keeps what it has: closed while an earlier" in doubted
+
+
 def test_a_pending_pod_that_every_node_refuses_says_why():
     scene = (
         Scene(replicas=3, profile="ha")

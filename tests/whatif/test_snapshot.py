@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from extender.engine.placing.plan import place
 from extender.model.ledger import Share
 from extender.whatif import snapshot as snapshots
+from extender.whatif.explanation import explain_vpod
 from extender.whatif.snapshot import Snapshot, SnapshotTooLarge
 from extender.whatif.trial import Trial
 from tests.support import worlds
@@ -54,6 +55,28 @@ def test_what_an_ordinal_last_held_and_where_it_stood_is_in_it():
     scene.no_pod(0)
     pod = Snapshot.of(scene.state, [POOL]).state().pool(POOL).pods["dispatcher-0"]
     assert (pod.last_ledger, pod.last_location) == ({"tenant/a": Share(2)}, ("node-0", "z0"))
+
+
+def test_a_pod_that_restarts_is_excused_in_it_too():
+    scene = Scene(replicas=1).pod(0, {"tenant/a": 2}, ready=True).vpod("a", 2, {0: 2})
+    scene.pod(0, {"tenant/a": 2}, ready=False)
+    state = Snapshot.of(scene.state, [POOL]).state()
+    assert (state.pool(POOL).unserved, state.pool(POOL).down) == ({}, 0)
+    assert explain_vpod(state, "tenant/a")["unserved"] == ""
+    scene.pool.end_excuse("dispatcher-0")
+    state = Snapshot.of(scene.state, [POOL]).state()
+    assert (state.pool(POOL).unserved, state.pool(POOL).down) == ({"tenant/a": 2}, 1)
+    assert "nobody serves 2" in str(explain_vpod(state, "tenant/a")["unserved"])
+
+
+def test_an_excuse_that_a_trial_ends_holds_again_after_it():
+    scene = Scene(replicas=1).pod(0, {"tenant/a": 2}, ready=True).vpod("a", 2, {0: 2})
+    scene.pod(0, {"tenant/a": 2}, ready=False)
+    assert scene.pool.unserved == {}
+    with Trial(scene.state) as trial:
+        trial.end_excuse(scene.pool, "dispatcher-0")
+        assert (scene.pool.unserved, scene.pool.down) == ({"tenant/a": 2}, 1)
+    assert (scene.pool.unserved, scene.pool.down) == ({}, 0)
 
 
 def test_other_pools_take_their_slots_of_nodes_that_declare_some():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
+from extender.engine.scaling.size import POOL_PODS_MAX
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
 from extender.model.ledger import Share
@@ -164,6 +165,18 @@ def test_where_a_zone_fails_for_longer_than_the_pool_waits_what_has_room_moves()
 def test_a_pod_that_fails_is_taken_for_lost_in_time():
     scene = three_zones(reschedule_after_s=300).vpod("a", 6, {0: 2, 1: 2, 2: 2})
     assert asked(scene, failing("pod", "dispatcher-0"))["summary"]["moved"] == 2
+
+
+@pytest.mark.parametrize(("what", "name"), [("pod", "dispatcher-0"), ("node", "n0")])
+def test_nothing_is_moved_onto_what_fails(what, name):
+    scene = three_zones(reschedule_after_s=None, min_pods=3)
+    for ordinal, vpod in enumerate("abc"):
+        ledger = {f"tenant/{vpod}": 2}
+        scene.pod(ordinal, ledger, node=f"n{ordinal}", ready=True).vpod(vpod, 2, {ordinal: 2})
+    change = failing(what, name, settings={"minPods": 1}, autoscale=True, compact=True)
+    (pool,) = asked(scene, change)["pools"]
+    moves = [(move["vpod"], move["from"], move["to"]) for move in pool["evictions"]]
+    assert moves == [("tenant/c", "dispatcher-2", "dispatcher-1")]
 
 
 def test_a_bare_name_is_enough_where_only_one_thing_has_it():
@@ -400,6 +413,30 @@ def test_a_wrong_request_names_the_field(document, problem):
 def test_added_vpods_need_one_pool():
     with pytest.raises(InvalidObject, match="pool: is required"):
         change_from({"addVPods": [{"namespace": "t", "name": "a", "vreplicas": 1}]}, pool="")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        pytest.param(
+            {"addVPods": [{"namespace": "t", "name": n, "vreplicas": 50_001} for n in "ab"]},
+            "addVPods: must ask for at most 100000 vreplicas in all, not 100002",
+            id="vreplicas",
+        ),
+        pytest.param(
+            {"set": {"slotsPerPod": 100_001}},
+            "set.slotsPerPod: must be at most 100000, not 100001",
+            id="slots of a pod",
+        ),
+        pytest.param(
+            {"set": {"maxPods": POOL_PODS_MAX + 1}}, "set.maxPods: must be at most", id="pods"
+        ),
+    ],
+)
+def test_what_would_take_minutes_is_refused(document, said):
+    """Found by review: one request, which no deadline ended, kept all other questions waiting."""
+    with pytest.raises(InvalidObject, match=said):
+        change_from(document, pool=POOL)
 
 
 JSON = st.recursive(

@@ -18,15 +18,13 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from extender.config.profiles import open_config, watched_content_of  # noqa: PLC0415
+    from extender.config.profiles import open_config  # noqa: PLC0415
     from extender.service.app import serve  # noqa: PLC0415
     from extender.service.reloading import Watched  # noqa: PLC0415
 
     path = options.config
     file = open_config(path)
-    watched = Watched(
-        watched_content_of(file, path), lambda: watched_content_of(open_config(path), path)
-    )
+    watched = Watched(file.watched, lambda: open_config(path).watched)
     trace_export.start("vreplica-scheduler")
     try:
         return asyncio_run(

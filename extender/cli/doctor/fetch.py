@@ -128,7 +128,7 @@ async def fetch(
         scheduler_name=scheduler_name_of(webhook, names.service),
         service_account=service_account_of(service, namespace),
         listed=listed,
-        again=await _again(api, listed),
+        again=await _again(api, listed, now_s),
         crds_shipped=_shipped_crds(),
         policies_shipped=_shipped_policies(),
         replica=await ask_replica(replica) if replica is not None else None,
@@ -262,9 +262,9 @@ async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:
     return Listed(({"metadata": metadata, "data": {"tls.crt": text(secret, "data", "tls.crt")}},))
 
 
-async def _again(api: Api, listed: Mapping[str, Listed]) -> Mapping[str, Listed]:
+async def _again(api: Api, listed: Mapping[str, Listed], now_s: float) -> Mapping[str, Listed]:
     """Read pods and vpods again if ledgers and statuses differ."""
-    if not differ(listed["pods"], listed["vpods"]):
+    if not differ(listed["pods"], listed["vpods"], now_s):
         return {}
     await asyncio.sleep(SETTLE_S)
     pods, vpods = await asyncio.gather(

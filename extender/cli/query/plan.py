@@ -29,7 +29,7 @@ from extender.engine.state.manifests import Manifests
 from extender.engine.state.pool_state import PoolState
 from extender.model.errors import InvalidObject
 from extender.model.moves import Move, MoveReason
-from extender.model.objects import VPod, object_key, split_key
+from extender.model.objects import VPod, split_key
 from extender.whatif.differences import reasons_of
 from extender.whatif.growth import held_back
 from extender.whatif.left_out import left_out, pools_asked, unserved_note, unserved_of
@@ -97,7 +97,8 @@ def plan(
     rows = [_vpod_row(vpod, trial.decide(state.pool(vpod.pool), vpod)) for vpod in vpods]
     keys = sorted(pool.key for pool in manifests.pools)
     if autoscale:
-        _add_settled(rows, manifests.state(profiles), keys)
+        by_key = {vpod.key: row for vpod, row in zip(vpods, rows, strict=True)}
+        _add_settled(by_key, manifests.state(profiles), keys)
     notes = [
         note
         for pool in asked
@@ -116,8 +117,8 @@ def plan(
     }
 
 
-def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) -> None:
-    """``state``: as it was read; this function changes it."""
+def _add_settled(rows: Mapping[str, Row], state: ClusterState, keys: Sequence[str]) -> None:
+    """``rows``: by the vpod's key. ``state``: as it was read; this function changes it."""
     settled: dict[str, Row] = {}
     for key in keys:
         course = Course(grow=True, held=frozenset(held_back(state.pool(key), state)))
@@ -126,10 +127,9 @@ def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) 
         for vpod, decision in found.decisions.items():
             target = state.pool(key).decided_of(vpod) if vpod in moved else decision.target
             settled[vpod] = {"placements": _placements(target), "unplaced": decision.pending}
-    for row in rows:
+    for vpod, row in rows.items():
         row["settled"] = settled.get(
-            object_key(str(row["namespace"]), str(row["name"])),
-            {"placements": row["placements"], "unplaced": row["unplaced"]},
+            vpod, {"placements": row["placements"], "unplaced": row["unplaced"]}
         )
 
 
@@ -141,6 +141,7 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
     return {
         "namespace": vpod.namespace,
         "name": vpod.name,
+        **({"source": vpod.source} if vpod.source else {}),
         "placements": _placements(decision.target),
         "unplaced": decision.pending,
         "reasons": reasons_of(decision),

@@ -32,7 +32,9 @@ def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
 
 def _placed(vpod: Row, where: Row) -> list[str]:
     placements = (f"{one['podName']}={one['vreplicas']}" for one in where["placements"])
-    return [f"{vpod['namespace']}/{vpod['name']}", " ".join(placements), str(where["unplaced"])]
+    source = f"@{vpod['source']}" if "source" in vpod else ""
+    name = f"{vpod['namespace']}/{vpod['name']}{source}"
+    return [name, " ".join(placements), str(where["unplaced"])]
 
 
 def _pool(row: Row, *, has_dimensions: bool) -> list[str]:

@@ -122,6 +122,8 @@ def _pod(pod: AdapterPod) -> Manifest:
     annotations |= {names.UNSCHEDULABLE_ANNOTATION: "true"} if pod.unschedulable else {}
     if pod.evicting_text is not None:
         annotations[names.EVICTING_ANNOTATION] = pod.evicting_text
+    if pod.lease_expired and pod.acknowledged_text is not None:
+        annotations[names.ACKNOWLEDGED_ANNOTATION] = pod.acknowledged_text
     if annotations:
         metadata["annotations"] = annotations
     if pod.owner or pod.owner_uid:
@@ -130,9 +132,10 @@ def _pod(pod: AdapterPod) -> Manifest:
     spec: Manifest = {"nodeName": pod.node} if pod.node else {}
     spec |= {"schedulerName": pod.scheduler_name} if pod.scheduler_name else {}
     spec |= {"priority": pod.priority} if pod.priority else {}
-    ready: Manifest = {"type": "Ready", "status": "True" if pod.ready else "False"}
+    is_ready = pod.ready or pod.lease_expired
+    ready: Manifest = {"type": "Ready", "status": "True" if is_ready else "False"}
     ready |= {"lastTransitionTime": pod.ready_since} if pod.ready_since else {}
-    status: Manifest = {"conditions": [ready]} if pod.ready or pod.ready_since else {}
+    status: Manifest = {"conditions": [ready]} if is_ready or pod.ready_since else {}
     status |= {"phase": "Failed"} if pod.finished else {}
     return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 

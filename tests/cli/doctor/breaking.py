@@ -11,6 +11,7 @@ E, W, U = Verdict.ERROR, Verdict.WARNING, Verdict.UNKNOWN
 BROKEN = ("broken", "name", "verdict", "says")
 """What breaks a scene, the check that finds it, its verdict, and a part of its words."""
 MAY_FOLLOW = {
+    "handoff": {"served"},
     "api-server": {"version-skew"},
     "webhook-registration": {
         "rights",

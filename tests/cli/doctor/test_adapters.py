@@ -28,6 +28,11 @@ def no_evictions(scene: Scene) -> None:
     del scene.first("validatingwebhookconfigurations")["webhooks"][-1]
 
 
+def expire(scene: Scene) -> None:
+    annotations = scene.first("pods")["metadata"]["annotations"]
+    annotations[ACKNOWLEDGED_ANNOTATION] = '{"generation":3,"serving":0,"expired":true}'
+
+
 def tell(
     generation: int, acknowledged: int | None, written: str | None, created: str = stamp(600)
 ) -> Callable[[Scene], None]:
@@ -53,6 +58,11 @@ ROWS = [
     pytest.param(no_handoff, "handoff", W, "on, and no AdapterPool has", id="nobody uses it"),
     pytest.param(no_listener, "handoff", W, "is off: adapters of", id="it is off"),
     pytest.param(no_evictions, "evictions", W, "do not wait for the adapters of", id="no webhook"),
+    pytest.param(
+        expire,
+        *("handoff", W, "dispatcher-0 has not renewed its lease"),
+        id="lease run out",
+    ),
     pytest.param(
         tell(3, 2, OLD),
         *("handoff", W, "dispatcher-0 was told generation 3 over a minute ago, and has acknowl"),

@@ -5,6 +5,7 @@ import pytest
 from extender.cli.doctor.checks.facts import Certificate
 from extender.cli.doctor.checks.registrations import PLURALS
 from extender.cli.doctor.checks.verdict import Verdict
+from extender.model.names import BUCKETS_ANNOTATION, OWN_NAMESPACE
 from tests.cli.doctor.breaking import (
     BROKEN,
     Break,
@@ -16,7 +17,9 @@ from tests.cli.doctor.breaking import (
     empty,
     set_on_first,
 )
-from tests.cli.doctor.scene import Obj, Scene, stamp
+from tests.cli.doctor.scene import Obj, Scene, named, stamp
+
+OK = Verdict.OK
 
 
 def kept_by_another(scene: Scene) -> None:
@@ -166,6 +169,48 @@ ROWS = [
         id="a policy without its binding",
     ),
 ]
+
+
+def a_lease_of_another_bucket(total: int, holder: str = "", age_s: float | None = 86_400) -> Obj:
+    renewed = {} if age_s is None else {"renewTime": stamp(age_s), "leaseDurationSeconds": 1}
+    spec = {"holderIdentity": holder, **renewed}
+    return named(f"vreplica-scheduler.01-of-{total:02d}", OWN_NAMESPACE, spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("lease", "buckets", "verdict"),
+    [
+        pytest.param(a_lease_of_another_bucket(2), "", W, id="of an earlier number"),
+        pytest.param(a_lease_of_another_bucket(2), "4", W, id="of another number"),
+        pytest.param(a_lease_of_another_bucket(2, "dead"), "", W, id="its holder has died"),
+        pytest.param(a_lease_of_another_bucket(2, age_s=None), "", OK, id="of a number to come"),
+        pytest.param(a_lease_of_another_bucket(2, "two", 1), "", OK, id="somebody leads by it"),
+        pytest.param(a_lease_of_another_bucket(2), "2", E, id="of the number in force"),
+        pytest.param(a_lease_of_another_bucket(2, age_s=None), "2", E, id="that nobody takes"),
+        pytest.param(a_lease_of_another_bucket(2), "0", E, id="the number is being changed"),
+    ],
+)
+def test_a_lease_without_a_holder_matters_where_its_number_of_buckets_is_in_force(
+    lease, buckets, verdict
+):
+    scene = Scene()
+    scene.items("leases").append(lease)
+    if buckets:
+        scene.first("leases")["metadata"]["annotations"] = {BUCKETS_ANNOTATION: buckets}
+    found = scene.results()["leader"]
+    assert found.verdict is verdict
+    if verdict is W:
+        assert "01-of-02 is left over from another number of buckets" in found.summary
+        assert found.fix == f"kubectl -n {OWN_NAMESPACE} delete lease vreplica-scheduler.01-of-02"
+    if verdict is E:
+        assert "01-of-02 has no holder: nothing is placed" in found.summary
+
+
+def test_while_nobody_has_led_no_number_of_buckets_is_in_force():
+    scene = Scene()
+    scene.first("leases")["spec"] = {}
+    scene.items("leases").append(a_lease_of_another_bucket(2, age_s=None))
+    assert len(scene.results()["leader"].evidence) == 2
 
 
 @pytest.mark.parametrize(BROKEN, ROWS)

@@ -93,6 +93,13 @@ ROWS = [
         id="over its slots",
     ),
     pytest.param(
+        set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value="2"),
+        "overcommit",
+        E,
+        "carries 3 slots, it was made with 2",
+        id="over its own slots, fewer than its pool's",
+    ),
+    pytest.param(
         over_its_cpu,
         "overcommit",
         E,

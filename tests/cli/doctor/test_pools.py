@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.cli.doctor.checks.facts import Listed
-from extender.cli.doctor.checks.verdict import Verdict
+from extender.cli.doctor.checks.verdict import CheckResult, Verdict
 from extender.cli.doctor.examine import examine
 from extender.model.names import POOL_LABEL
 from tests.cli.doctor.breaking import (
@@ -111,13 +111,42 @@ def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, sa
     assert_found_alone(broken, name, verdict, says)
 
 
+def beyond(scene: Scene, plural: str, read: int = 0) -> dict[str, CheckResult]:
+    """Results if only so many objects of a kind were read, and there are more."""
+    facts = scene.facts()
+    cut = Listed(facts.of(plural).items[:read], truncated=True)
+    facts = replace(facts, listed={**facts.listed, plural: cut})
+    return {one.check.name: one.result for one in examine(facts)}
+
+
 @pytest.mark.parametrize("plural", ["pods", "nodes"])
 def test_a_pod_or_node_beyond_the_limit_of_what_is_read_is_not_taken_for_lost(plural):
-    facts = Scene().facts()
-    cut = Listed(facts.of(plural).items[:0], truncated=True)
-    beyond = replace(facts, listed={**facts.listed, plural: cut})
-    (served,) = [one.result for one in examine(beyond) if one.check.name == "served"]
+    served = beyond(Scene(), plural)["served"]
     assert (served.verdict, served.summary) == (Verdict.UNKNOWN, f"not all {plural} were read")
+
+
+@pytest.mark.parametrize(
+    ("plural", "names", "says"),
+    [
+        ("adapterpools", ("pool-names", "capacity"), "not all adapterpools were read"),
+        ("vpods", ("pool-names", "capacity", "served"), "not all vpods were read"),
+        ("statefulsets", ("pools",), "not all statefulsets were read"),
+    ],
+)
+def test_what_is_beyond_the_limit_of_what_is_read_is_neither_missing_nor_well(plural, names, says):
+    results = beyond(Scene(), plural)
+    for name in names:
+        assert results[name].verdict is Verdict.UNKNOWN
+        assert says in results[name].summary
+        assert results[name].fix
+
+
+def test_what_is_wrong_is_still_told_where_not_all_was_read():
+    scene = Scene()
+    scene.items("vpods").insert(0, a_vpod("b", 9, {}, poolRef={"namespace": NS, "name": "gone"}))
+    found = beyond(scene, "vpods", read=1)
+    assert (found["pool-names"].verdict, found["capacity"].verdict) == (Verdict.ERROR,) * 2
+    assert "correct the name" in found["pool-names"].fix
 
 
 def test_pods_that_kube_scheduler_refuses_are_told_in_its_words_and_not_as_a_limit():

@@ -244,6 +244,25 @@ def test_autoscale_tells_where_vpods_end_once_the_pods_have_come(plan):
     }
 
 
+def test_autoscale_tells_where_objects_of_other_kinds_end_beside_vpods_of_the_same_name(plan):
+    pool = {**POOL, "spec": {**POOL["spec"], "sources": [{"preset": "knative-consumergroup"}]}}
+    group = {
+        "apiVersion": "internal.kafka.eventing.knative.dev/v1alpha1",
+        "kind": "ConsumerGroup",
+        "metadata": {"name": "v", "namespace": "t"},
+        "spec": {"replicas": 7},
+    }
+    documents = [pool, *CLUSTER[1:], group, a_vpod("v", 5)]
+    rows = plan(*documents, options=("--autoscale", "-o", "json"))["vpods"]
+    settled = {row.get("source"): row["settled"] for row in rows}
+    assert [one["unplaced"] for one in settled.values()] == [0, 0]
+    assert {
+        source: sum(share["vreplicas"] for share in one["placements"])
+        for source, one in settled.items()
+    } == {"consumergroup.internal.kafka.eventing.knative.dev": 7, None: 5}
+    assert "t/v@consumergroup" in plan(*documents, options=())
+
+
 def test_autoscale_up_to_max_pods_tells_what_still_has_no_place(plan):
     pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 3}}
     (vpod,) = plan(pool, *CLUSTER[1:], a_vpod("a", 17), options=("-o", "json", "--autoscale"))[

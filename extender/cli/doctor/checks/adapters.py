@@ -49,11 +49,8 @@ def _handoff(facts: Facts) -> CheckResult:
         )
         fixes["Set adapters.enabled of the chart."] = None
     else:
-        for pod, generation, acknowledged in _silent(facts, frozenset(pools)):
-            told = f"has acknowledged {acknowledged}" if acknowledged else "has acknowledged none"
-            notes.warnings.append(
-                f"pod {pod} was told generation {generation} over a minute ago, and {told}"
-            )
+        for problem in _silent(facts, frozenset(pools)):
+            notes.warnings.append(problem)
             fixes["Look into the adapter's log: docs/security.md says what it needs to call."] = (
                 None
             )
@@ -90,23 +87,26 @@ def _evictions(facts: Facts) -> CheckResult:
     )
 
 
-def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[tuple[str, int, int]]:
-    """Pods that are behind for longer than ``PATIENCE_S``: key, what it was told, what it has
-    acknowledged.
+def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[str]:
+    """What pods have not said: those whose lease has run out, and those that are behind for longer
+    than ``PATIENCE_S``.
     """
     for raw in facts.of("pods").items:
         pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
         if pool not in pools:
             continue
         pod = pod_from(raw)
+        if pod.lease_expired:
+            yield f"the adapter of pod {pod.key} has not renewed its lease, and counts as not Ready"
+            continue
         if not awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text):
             continue
         since = age_s(_told_at(raw), facts.now_s)
         if since is not None and since > PATIENCE_S:
+            told, said = map(generation_of, (pod.assignment_text, pod.acknowledged_text))
             yield (
-                pod.key,
-                generation_of(pod.assignment_text),
-                generation_of(pod.acknowledged_text),
+                f"pod {pod.key} was told generation {told} over a minute ago, and has acknowledged "
+                f"{said or 'none'}"
             )
 
 

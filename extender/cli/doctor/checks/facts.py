@@ -136,6 +136,11 @@ class Facts:
         """The objects of a kind."""
         return self.listed.get(plural, NOT_READ)
 
+    def cut(self, *plurals: str) -> list[str]:
+        """Says of which of these kinds there are more objects than were read; empty for none."""
+        cut = [plural for plural in plurals if self.of(plural).truncated]
+        return [f"not all {' and '.join(cut)} were read"] if cut else []
+
     def none_of(self, *plurals: str) -> str:
         """Says that there are no objects of these kinds; "" if there are some."""
         if any(self.of(plural).items for plural in plurals):

@@ -9,6 +9,13 @@ from typing import Final
 from extender.cli.doctor.checks.deployed import is_kept_by_another
 from extender.cli.doctor.checks.facts import NOT_SERVED, Facts, age_s
 from extender.cli.doctor.checks.installed_by import install_fix
+from extender.cli.doctor.checks.leases import (
+    LEASE_S,
+    duration_s,
+    leases_of,
+    of_other_buckets,
+    was_held,
+)
 from extender.cli.doctor.checks.registrations import elsewhere, our_webhooks
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes, Verdict, bounded
 from extender.model.counted import counted, counted_are
@@ -19,7 +26,6 @@ MINOR_MIN: Final = 30
 ledgers.
 """
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
-LEASE_S: Final = 15
 
 
 def _api(facts: Facts) -> CheckResult:
@@ -174,21 +180,12 @@ def _running_otherwise(facts: Facts) -> dict[str, str]:
     developer's machine.
     """
     found = {}
-    held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
+    held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in leases_of(facts)]
     if any(ago_s is not None and abs(ago_s) <= 2 * LEASE_S for ago_s in held):
         found[facts.names.service] = "somebody leads"
     if any(text(raw, "clientConfig", "url") for _, _, raw in our_webhooks(facts)):
         found[facts.names.webhook] = "the webhook is called by URL"
     return found
-
-
-def _leases(facts: Facts) -> list[Json]:
-    return [
-        lease
-        for lease in facts.of("leases").items
-        if text(lease, "metadata", "namespace") == facts.namespace
-        and facts.names.has_lease(text(lease, "metadata", "name"))
-    ]
 
 
 def _number(obj: Json, *path: str, default: int = 0) -> int:
@@ -198,7 +195,8 @@ def _number(obj: Json, *path: str, default: int = 0) -> int:
 
 def _leader(facts: Facts) -> CheckResult:
     notes = Notes()
-    ours = _leases(facts)
+    ours = leases_of(facts)
+    others = of_other_buckets(facts, ours)
     deployed = facts.of("deployments").named(facts.names.service, facts.namespace) is not None
     if not ours:
         why = (
@@ -208,10 +206,10 @@ def _leader(facts: Facts) -> CheckResult:
         )
         notes.errors.append(f"no Lease {facts.namespace}/{facts.names.service}: {why}")
     holders = []
-    for lease in ours:
+    for lease in (one for one in ours if one not in others):
         spec, name = mapping(lease, "spec"), key_of(lease)
         holder, ago_s = text(spec, "holderIdentity"), age_s(text(spec, "renewTime"), facts.now_s)
-        lasts_s = _number(lease, "spec", "leaseDurationSeconds", default=LEASE_S)
+        lasts_s = duration_s(lease)
         if not holder:
             notes.errors.append(f"{name} has no holder: nothing is placed, scaled or repaired")
         elif ago_s is None or ago_s > 2 * lasts_s:
@@ -226,13 +224,25 @@ def _leader(facts: Facts) -> CheckResult:
             )
         else:
             holders.append(f"{holder[:100]} by {name}")
+    old = [text(one, "metadata", "name") for one in others if was_held(one)]
+    fixes = [_NOBODY_LEADS] if notes.errors or notes.warnings else []
+    fixes += [f"kubectl -n {facts.namespace} delete lease {' '.join(old)}"] if old else []
+    notes.warnings += [
+        f"{facts.namespace}/{name} is left over from another number of buckets: delete it"
+        for name in old
+    ]
     return notes.result(
         f"leads: {', '.join(holders[:4])}",
-        fix="Look at the logs of the service; without one that runs nothing is placed. Pods can "
-        "still be bound."
+        fix=" ".join(fixes)
         if ours or deployed
         else f"{_where(facts)} {install_fix(facts, 'base/lease.yaml')}",
     )
+
+
+_NOBODY_LEADS: Final = (
+    "Look at the logs of the service; without one that runs nothing is placed. Pods can still be "
+    "bound."
+)
 
 
 def _policies(facts: Facts) -> CheckResult:

@@ -4,18 +4,20 @@ settle both say the same (I3).
 Ledgers and statuses are read at different moments, while the service writes. So they are read
 twice, and only differences that are the same both times are reported. Vpods of other kinds and of
 callers (``ns/name@kind.group``) have their status elsewhere. Their shares count as slots, but are
-not compared.
+not compared. What is handed over is no difference (``handovers``).
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, Listed
+from extender.cli.doctor.checks.handovers import is_handed_over
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
 from extender.model.decode import stateful_set_from
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPod, object_key, ordinal_of
+from extender.model.objects import AdapterPod, VPod, object_key, ordinal_of
 from extender.model.reading import key_of, text
 
 
@@ -24,68 +26,81 @@ def _pods(listed: Listed) -> dict[str, AdapterPod]:
 
 
 def drift_of(
-    pods: Listed, vpods: Listed, problems: list[str] | None = None
+    pods: Listed, vpods: Listed, now_s: float, problems: list[str] | None = None
 ) -> tuple[set[str], set[str]]:
     """Return what is published but in no ledger (I2 is broken), and what is in a ledger but not
     published (I3 does not hold yet). ``problems`` gets what is wrong with vpods.
     """
-    uncovered, leftover = set(), set()
     by_key = _pods(pods)
     known = {vpod.key: vpod for vpod in vpods.vpods(problems)}
-    for vpod in known.values():
+    leftover = _leftover(by_key, known, now_s, all_read=not vpods.truncated)
+    return set(_uncovered(by_key, known)), set(leftover)
+
+
+def _uncovered(pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]) -> Iterator[str]:
+    for vpod in vpods.values():
         namespace = vpod.pool.partition("/")[0]
         for name, published in vpod.placements.items():
-            pod = by_key.get(f"{namespace}/{name}")
+            pod = pods.get(f"{namespace}/{name}")
             if pod is None or not pod.node or pod.ledger_error:
                 continue  # a pod that is away gets its ledger back at its bind
             share = pod.ledger.get(vpod.key)
             has = share.vreplicas if share is not None else 0
             if has < published:
-                uncovered.add(
+                yield (
                     f"VPod {vpod.key} publishes {published} on {name}, the ledger of {pod.key} has "
                     f"{has}"
                 )
-    for pod in by_key.values():
+
+
+def _leftover(
+    pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod], now_s: float, *, all_read: bool
+) -> Iterator[str]:
+    for pod in pods.values():
         for key, share in pod.ledger.items():
-            if "@" in key or not pod.node:
+            vpod = vpods.get(key)
+            if "@" in key or not pod.node or (vpod is None and not all_read):
                 continue
-            owner = known.get(key)
-            published = (
-                owner.placements.get(pod.name, 0)
-                if owner is not None and owner.pool == pod.pool
-                else 0
+            placements = vpod.placements if vpod is not None and vpod.pool == pod.pool else {}
+            published = placements.get(pod.name, 0)
+            others = (pods.get(object_key(pod.namespace, name)) for name in placements)
+            if published >= share.vreplicas or is_handed_over(
+                pod, key, vpod, filter(None, others), now_s
+            ):
+                continue
+            who = (
+                f"VPod {key} publishes {published}"
+                if vpod is not None
+                else f"there is no VPod {key}"
             )
-            if published < share.vreplicas:
-                who = (
-                    f"VPod {key} publishes {published}"
-                    if owner is not None
-                    else f"there is no VPod {key}"
-                )
-                leftover.add(f"the ledger of {pod.key} has {share.vreplicas} of {key}, {who}")
-    return uncovered, leftover
+            yield f"the ledger of {pod.key} has {share.vreplicas} of {key}, {who}"
 
 
-def differ(pods: Listed, vpods: Listed) -> bool:
+def differ(pods: Listed, vpods: Listed, now_s: float) -> bool:
     """Whether ledgers and statuses differ in these lists."""
-    return any(drift_of(pods, vpods))
+    return any(drift_of(pods, vpods, now_s))
 
 
 def _drift(facts: Facts) -> CheckResult:
     notes, vpods = Notes(), facts.of("vpods")
-    uncovered, leftover = drift_of(facts.of("pods"), vpods, notes.unknown)
+    uncovered, leftover = drift_of(facts.of("pods"), vpods, facts.now_s, notes.unknown)
     if facts.again:
-        second = drift_of(facts.again["pods"], facts.again["vpods"])
+        second = drift_of(facts.again["pods"], facts.again["vpods"], facts.now_s)
         uncovered, leftover = uncovered & second[0], leftover & second[1]
     read = len(vpods.items) - len(notes.unknown)
+    notes.unknown += facts.cut("pods", "vpods")
     notes.errors += sorted(uncovered)
     notes.warnings += sorted(leftover)
+    different = len(uncovered) + len(leftover)
     return notes.result(
         f"ledgers and statuses of {counted(read, 'vpod')} say the same",
         nothing=facts.none_of("vpods", "pods"),
-        bad=f"ledgers and statuses differ in {counted(len(uncovered) + len(leftover), 'place')}",
+        bad=f"ledgers and statuses differ in {counted(different, 'place')}" if different else "",
         fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at "
         "the metric repairs. "
-        "What stays was written by hand, or by another program.",
+        "What stays was written by hand, or by another program."
+        if different
+        else "See the check rights.",
     )
 
 

@@ -2,7 +2,7 @@
 their slots suffice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, age_s
@@ -13,6 +13,7 @@ from extender.model.counted import counted
 from extender.model.decode import slots_request_of
 from extender.model.ledger import ledger_amounts, ledger_slots
 from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
+from extender.model.objects import AdapterPod
 from extender.model.reading import Json, condition_in, key_of, labels_of, mapping, text
 
 PENDING_S: Final = 30
@@ -168,8 +169,8 @@ def _overcommitted(facts: Facts) -> CheckResult:
         elif pod.node:
             used = {SLOTS: ledger_slots(pod.ledger), **ledger_amounts(pod.ledger)}
             notes.errors += [
-                f"{pod.key} carries {used[name]} {name}, its pool gives it {most}"
-                for name, most in has.get(pod.pool, {}).items()
+                f"{pod.key} carries {used[name]} {name}, {gives}"
+                for name, (most, gives) in _capacities_of(pod, has.get(pod.pool, {})).items()
                 if used.get(name, 0) > most
             ]
     return notes.result(
@@ -177,9 +178,19 @@ def _overcommitted(facts: Facts) -> CheckResult:
         nothing=facts.none_of("pods"),
         bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be "
         f"read",
-        fix="slotsPerPod or capacities were lowered, or a ledger was written by hand: the leader "
-        "moves what is too much, if there is room.",
+        fix="slotsPerPod or capacities were lowered, or a ledger or a pod's slots were written by "
+        "hand: the leader moves what is too much, if there is room.",
     )
+
+
+def _capacities_of(pod: AdapterPod, pool: Mapping[str, int]) -> dict[str, tuple[int, str]]:
+    """``SLOTS`` or dimension -> what the pod has of it, and who says so. ``pool``: what its pool
+    gives a pod. It may have fewer slots of its own, from before slotsPerPod was raised.
+    """
+    found = {name: (most, f"its pool gives it {most}") for name, most in pool.items()}
+    if (own := pod.own_slots) is not None and own < pool.get(SLOTS, 0):
+        found[SLOTS] = own, f"it was made with {own}"
+    return found
 
 
 def _capacities_of_pools(facts: Facts) -> dict[str, dict[str, int]]:

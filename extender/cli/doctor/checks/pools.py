@@ -31,6 +31,9 @@ def _stateful_sets(facts: Facts) -> CheckResult:
     sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
     for pool in _read(facts, notes):
         stateful_set = sets.get(pool.stateful_set_key)
+        if stateful_set is None and facts.of("statefulsets").truncated:
+            notes.unknown.append(f"AdapterPool {pool.key}: not all statefulsets were read")
+            continue
         if stateful_set is None:
             notes.errors.append(
                 f"AdapterPool {pool.key}: there is no StatefulSet {pool.stateful_set_key}"
@@ -60,10 +63,12 @@ def _stateful_sets(facts: Facts) -> CheckResult:
 def _pool_labels(facts: Facts) -> CheckResult:
     notes = Notes()
     pools = {key_of(raw) for raw in facts.of("adapterpools").items}
+    notes.unknown += facts.cut("adapterpools", "pods", "vpods")
+    all_read = not facts.of("adapterpools").truncated
     missing: dict[str, int] = {}
     for raw in facts.of("pods").items:
         pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
-        if pool not in pools:
+        if pool not in pools and all_read:
             missing[pool] = missing.get(pool, 0) + 1
     notes.errors += [
         f"{counted(number, 'pod')} of AdapterPool {pool}, which is not there"
@@ -72,14 +77,16 @@ def _pool_labels(facts: Facts) -> CheckResult:
     for raw in facts.of("vpods").items:
         ref = mapping(raw, "spec", "poolRef")
         pool = f"{text(ref, 'namespace') or text(raw, 'metadata', 'namespace')}/{text(ref, 'name')}"
-        if pool not in pools:
+        if pool not in pools and all_read:
             notes.errors.append(
                 f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there"
             )
     return notes.result(
         "every pod and vpod names a pool that is there",
         nothing=facts.none_of("vpods", "pods"),
-        fix="Create the AdapterPool, or correct the name.",
+        fix="Create the AdapterPool, or correct the name."
+        if notes.errors
+        else "See the check rights.",
     )
 
 
@@ -104,6 +111,7 @@ def _profiles(facts: Facts) -> CheckResult:
 def _capacity(facts: Facts) -> CheckResult:
     """Find waiting vreplicas, and what keeps the pool from growing for them."""
     notes, fixes = Notes(), dict[str, None]()
+    notes.unknown += facts.cut("adapterpools", "vpods")
     waiting, none_of_them = _waiting(facts), facts.none_of("vpods")
     for pool in _read(facts, notes):
         vpods = waiting.pop(pool.key, [])
@@ -168,7 +176,7 @@ def _capacity(facts: Facts) -> CheckResult:
                 ] = None
     return notes.result(
         "everything that is asked for is placed",
-        fix=" ".join(fixes) or "Correct the AdapterPool.",
+        fix=" ".join(fixes) or "Correct the AdapterPool, or see the check rights.",
         nothing="" if any(map(_has_others, facts.of("adapterpools").items)) else none_of_them,
     )
 
@@ -231,7 +239,6 @@ def _served(facts: Facts) -> CheckResult:
     notes, lost = Notes(), dict[tuple[str, str], int]()
     pods = {pod.key: pod for pod in facts.of("pods").pods()}
     nodes = {text(raw, "metadata", "name"): node_from(raw) for raw in facts.of("nodes").items}
-    cut = [plural for plural in ("pods", "nodes") if facts.of(plural).truncated]
     vpods = 0
     for vpod in facts.of("vpods").vpods():
         namespace = vpod.pool.partition("/")[0]
@@ -249,8 +256,8 @@ def _served(facts: Facts) -> CheckResult:
     notes.errors += [
         f"{pod}: {why}, and {counted(number, 'vreplica')} on it" for (pod, why), number in by_number
     ]
-    if cut and not lost:
-        notes.unknown.append(f"not all {' and '.join(cut)} were read")
+    if not lost:
+        notes.unknown += facts.cut("vpods", "pods", "nodes")
     return notes.result(
         "every vreplica that is placed is on a pod that is Ready",
         bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}"
