@@ -69,9 +69,11 @@ class Webhook:
             stamp=settings.stamp,
         )
         self._server.metrics.add_process()
+        self._reflectors = self._new_reflectors()
+        self._server.metrics.add_reflectors(self._reflectors)
         self._server.metrics.add_upkeep(self._certificates.expiry, lambda: self._upkeep.failures)
 
-    def _reflectors(self) -> list[Reflector]:
+    def _new_reflectors(self) -> list[Reflector]:
         troubles, made = Troubles(), []
         for resource, sink in self._caches.sinks.items():
             reflector = Reflector(self._api, resource, sink, rng=random.Random())
@@ -86,7 +88,7 @@ class Webhook:
         async with asyncio.TaskGroup() as tasks:
             loops = [
                 tasks.create_task(reflector.run(), name=reflector.resource.plural)
-                for reflector in self._reflectors()
+                for reflector in self._reflectors
             ]
             try:
                 if await self._upkeep.first_certificate(stop):

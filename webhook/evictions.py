@@ -2,13 +2,14 @@
 what the pod carries, in pools that hand shares over.
 
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
-node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
-places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. At
-``Eviction.ends_at_s`` it is allowed, too, whatever the pod still carries.
+node autoscalers try again. The refused pod gets the annotation of ``model.eviction``. The leader
+gives it its turn, and then places what it carries elsewhere. Once its ledger is empty, the eviction
+is allowed. At ``Eviction.ends_at_s`` it is allowed, too, whatever the pod still carries.
 
 The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
-up: if the pod cannot be read or marked, the eviction is allowed, as it is without a webhook.
+up. The eviction is allowed, as it is without a webhook, if the pod cannot be read, if it has no
+mark yet and cannot get one, or if this takes too long.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from webhook.caches import WebhookCaches
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 MARK_S: Final = 20.0
-"""A pod is marked at most so often."""
+"""A mark is renewed after this time at the earliest."""
 API_TIMEOUT_S: Final = 3.0
 """For reading and marking a pod. The API server gives up after 5 s (timeoutSeconds)."""
 _log: Final = logging.getLogger(__name__)
@@ -69,18 +70,18 @@ class Evictions:
         if pool is None or not has_to_wait(pod, pool):
             return ALLOWED
         known, now_s = eviction_of(pod), self._now()
-        if known is None or not known.is_fresh(now_s):
-            known = None
-        elif now_s > known.ends_at_s(pool):
+        if known is not None and not (known.by_leader or known.is_fresh(now_s)):
+            known = None  # somebody has given up
+        if known is not None and known.is_over(pool, now_s):
             why = (
                 f"pod {pod.key} is evicted with {_carried(pod)}: they were not handed over in time"
             )
             _log.warning("%s", why)
             return Verdict(warnings=(why,))
-        if not is_dry_run(request):
+        if not (is_dry_run(request) or (known is not None and known.by_leader)):
             await self._mark(pod, known, now_s)
         if known is None or known.waits:
-            return denied(_waits(pod, pool), code=429)
+            return denied(_waits(pod, pool, known.behind if known is not None else ""), code=429)
         return denied(
             f"pod {pod.key} of AdapterPool {pool.key} still has {_carried(pod)} to hand over to "
             f"other pods; once that is done its eviction succeeds, so try again",
@@ -95,7 +96,8 @@ class Evictions:
         if known is not None and now_s - known.latest_s < MARK_S:
             return
         mark = Eviction(now_s, now_s) if known is None else known._replace(latest_s=now_s)
-        # Another webhook may mark the pod at the same time, and the leader give it its turn.
+        # Another webhook may mark the pod meanwhile, or the leader give it its turn. So the patch
+        # names the version that was read.
         patch = mark_patch(pod, mark)
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE)
@@ -113,13 +115,16 @@ def is_dry_run(request: AdmissionRequest) -> bool:
     return request.dry_run or bool(options.get("dryRun"))
 
 
-def _waits(pod: AdapterPod, pool: AdapterPool) -> str:
+def _waits(pod: AdapterPod, pool: AdapterPool, behind: str) -> str:
     limits = pool.max_unavailable
     most = f"pool: {limits.pool}, perVPod: {limits.per_vpod}"
+    why = behind or (
+        f"spec.handoff.maxUnavailable ({most}) limits how many pods are unavailable at the same "
+        f"time"
+    )
     return (
         f"pod {pod.key} of AdapterPool {pool.key} waits for its turn to hand over {_carried(pod)}: "
-        f"spec.handoff.maxUnavailable ({most}) limits how many pods are unavailable at the same "
-        f"time; try again"
+        f"{why}; try again"
     )
 
 

@@ -1,8 +1,9 @@
 """The webhook's metrics. Labels are closed sets (paths, results, kinds), never text of a review."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from extender.kube.reflector import Reflector
 from extender.telemetry.exposition import Exposition, Label, Stability
 from webhook.caches import WebhookCaches
 
@@ -56,6 +57,15 @@ class Metrics(Exposition):
             None,
             lambda: float(caches.synced),
             stability=Stability.BETA,
+        )
+
+    def add_reflectors(self, reflectors: Sequence[Reflector]) -> None:
+        """Add how long nothing has been heard of what the answers depend on."""
+        self.gauge(
+            "reflector_silence_seconds",
+            "Since the last list, event or bookmark; an API server sends a bookmark a minute",
+            Label("resource", tuple(one.resource.plural for one in reflectors)),
+            lambda: {one.resource.plural: one.silence_s for one in reflectors},
         )
 
     def add_upkeep(

@@ -9,6 +9,8 @@
     annotation .../placements    "{}": the bind writes the real ledger. Absent on a pod that is
                                  created with a node name: the service treats that pod as bound by
                                  another scheduler, and gives it its ledger
+    annotations .../assignment, .../acknowledged, .../evicting
+                                 removed: they are another pod's, in a template copied from it
     resource vreplica.dev/slots  with ``Stamp.slots_resource``: "0" on the first container (the
                                  pod's slots with ``slots_counted``). Without it: removed
 
@@ -38,6 +40,14 @@ from webhook.caches import WebhookCaches
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
 NO_PLACEMENTS_TEXT: Final = "{}"
+_OF_THE_POD_BEFORE: Final = (
+    names.ASSIGNMENT_ANNOTATION,
+    names.ACKNOWLEDGED_ANNOTATION,
+    names.EVICTING_ANNOTATION,
+)
+"""Annotations that only the service writes, once the pod is there. A template that was copied from
+a pod has that pod's.
+"""
 _REPLACED_SCHEDULERS: Final = frozenset({"", names.DEFAULT_SCHEDULER_NAME})
 
 
@@ -104,6 +114,7 @@ def mutate(pod: Json, pool: AdapterPool | None, options: Stamp = DEFAULT_STAMP) 
     annotations = {
         names.SLOTS_ANNOTATION: slots,
         names.PLACEMENTS_ANNOTATION: None if on_a_node else NO_PLACEMENTS_TEXT,
+        **dict.fromkeys(_OF_THE_POD_BEFORE),
     }
     return Verdict(
         patch=(

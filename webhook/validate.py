@@ -290,11 +290,14 @@ def _deleted_pool(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
     if is_true(text(old, "metadata", "annotations", names.ALLOW_DELETION_ANNOTATION)):
         return ALLOWED
     namespace = view.namespace(request.namespace)
-    users = view.vpods_of(object_key(request.namespace, request.name))
+    # Of a deletecollection, the request for each object names none.
+    name = request.name or text(old, "metadata", "name")
+    pool = object_key(request.namespace, name)
+    users = view.vpods_of(pool)
     if not users or (namespace is not None and namespace.deleting):
         return ALLOWED
     return denied(
-        f"AdapterPool {object_key(request.namespace, request.name)}: {counted(users, 'VPod')} "
+        f"AdapterPool {pool}: {counted(users, 'VPod')} "
         f"{'uses' if users == 1 else 'use'} it, and nobody would look after what is placed; delete "
         f"the VPods or change "
         f'their spec.poolRef first, or set annotation {names.ALLOW_DELETION_ANNOTATION}: "true" on '

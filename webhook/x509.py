@@ -174,7 +174,7 @@ def serving_problem(
     issuer = issuer_of(certificate, trusted)
     if issuer is None or not is_valid(issuer, now):
         return "the serving certificate is not signed by a valid authority of ours"
-    if missing := set(hosts) - hosts_of(certificate):
+    if missing := {str(_general_name(host).value) for host in hosts} - hosts_of(certificate):
         return f"the serving certificate is not for {', '.join(sorted(missing))}"
     return ""
 
@@ -284,9 +284,10 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _general_name(host: str) -> x509.GeneralName:
+def _general_name(host: str) -> x509.DNSName | x509.IPAddress:
+    """The host as a certificate names it: an address has one form, and no zone."""
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return x509.IPAddress(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return x509.DNSName(host)
 

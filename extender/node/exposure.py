@@ -93,6 +93,11 @@ def prioritize_known_nodes(
         groups.append((node.zone, exposure.cost(node), frozenset((name,))))
     for zone, pods, nodes in pool.bound_pods.alike():
         there = (nodes & asked) - exposure.singled
+        # While a bind waits (``PoolPods.expecting``), its node may get another zone.
+        for name in there - index.in_zone.get(zone, frozenset()):
+            there.discard(name)
+            node = state.nodes[name]
+            groups.append((node.zone, exposure.cost(node), frozenset((name,))))
         if there:
             groups.append((zone, exposure.cost_of(zone, pods), there))
     groups += [

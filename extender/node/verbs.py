@@ -14,6 +14,7 @@ from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
+from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import ledger_slots
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import UNRESOLVABLE, ConflictReason, ConflictReasons
@@ -130,8 +131,8 @@ def _declared(state: ClusterState, pod: AdapterPod) -> int:
 
 
 def zone_rule(state: ClusterState, pod: AdapterPod) -> ZoneRule | None:
-    """The hard zone rule for a pod; None if its pool's profile has none, or if no vreplicas return
-    with the pod.
+    """The zone rule of a pod's profile, which refuses nodes; None if the profile has none, or if no
+    vreplicas return with the pod.
     """
     pool = state.pools.get(pod.pool)
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
@@ -204,12 +205,33 @@ def filter_known_nodes(
     """Like ``filter_nodes``, on the nodes of ``state`` and by sets (``NodeIndex``). If all nodes
     pass, ``passed`` is ``candidates`` itself.
     """
-    asked = candidates.asked
     problem = pod_problem(state, pod)
     if problem is not None:
         return NodeVerdicts.none_passes(candidates, problem)
+    reasons = _refused(state, pod, candidates.asked, known=candidates.known)
+    if not reasons:
+        return NodeVerdicts(candidates)
+    verdicts = NodeVerdicts(candidates.without(reasons.keys()))
+    for name in sorted(reasons):  # a set's order differs from process to process
+        verdicts.refuse(name, reasons[name])
+    return verdicts
+
+
+def passes_one_of(state: ClusterState, pod: AdapterPod, nodes: frozenset[str]) -> bool:
+    """Whether the pod may go to one of these nodes."""
+    if pod_problem(state, pod) is not None:
+        return False
+    return len(_refused(state, pod, nodes, known=False)) < len(nodes)
+
+
+def _refused(
+    state: ClusterState, pod: AdapterPod, asked: frozenset[str], *, known: bool
+) -> dict[str, ConflictReasons]:
+    """Those of the nodes ``asked`` that the pod may not go to, and why. ``known``: all of them are
+    nodes of ``state``.
+    """
     index, reasons = state.node_index, dict[str, ConflictReasons]()
-    if not candidates.known:
+    if not known:
         reasons |= dict.fromkeys(asked - index.names.keys(), (ConflictReason.NODE_UNKNOWN,))
     full = index.full_for(_declared(state, pod), partial(_declared, state))
     if not full.isdisjoint(asked):
@@ -231,12 +253,7 @@ def filter_known_nodes(
             there = index.in_zone[zone] & asked
             reasons |= {name: (*reasons[name], _SKEW) for name in there - left}
             reasons |= dict.fromkeys(there & left, (_SKEW,))
-    if not reasons:
-        return NodeVerdicts(candidates)
-    verdicts = NodeVerdicts(candidates.without(reasons.keys()))
-    for name in sorted(reasons):  # a set's order differs from process to process
-        verdicts.refuse(name, reasons[name])
-    return verdicts
+    return reasons
 
 
 def _node_of(state: ClusterState, pod: AdapterPod) -> str:
@@ -257,11 +274,11 @@ def preempt_nodes(
     as proposed.
 
     The cost is the slots of the vreplicas that the victims carry, then the disruption budgets
-    violated, then the number of victims. ``victims`` is kube-scheduler's proposal, which respects
-    the pods' priorities. kube-scheduler chooses among equal nodes. A node without victims is never
-    returned, because kube-scheduler takes it for an error.
+    violated. ``victims`` is kube-scheduler's proposal, which respects the pods' priorities.
+    kube-scheduler chooses among equal nodes, by the victims' priorities and then by their number. A
+    node without victims is never returned, because kube-scheduler takes it for an error.
     """
-    if pod_problem(state, pod) is not None:
+    if pod_problem(state, pod) is not None or _carries_too_much(state, pod):
         return {}
     zones: dict[str, str] = {}
     full = state.node_index.full_for(_declared(state, pod), partial(_declared, state))
@@ -288,12 +305,21 @@ def preempt_nodes(
         carried = (
             _carried_slots(there, those.uids) if (there := state.pods_on_node.get(name)) else 0
         )
-        cost = carried, those.pdb_violations, len(those.uids)
+        cost = carried, those.pdb_violations
         if least is None or cost < least:
             least, chosen = cost, {name: those}
         elif cost == least:
             chosen[name] = those
     return chosen
+
+
+def _carries_too_much(state: ClusterState, pod: AdapterPod) -> bool:
+    """Whether filter refuses the pod on every node, because of what it would bring back."""
+    try:
+        bind_ledger_in(state, pod, with_added=False)
+    except LedgerTooLarge:
+        return True
+    return False
 
 
 def _carried_slots(pods: Mapping[str, AdapterPod], uids: Sequence[str]) -> int:

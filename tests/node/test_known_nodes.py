@@ -82,7 +82,7 @@ def preempt_one_by_one(
         allowed = rule.allowed(helped.values())
         helped = {name: zone for name, zone in helped.items() if zone in allowed}
 
-    def cost(name: str) -> tuple[int, int, int]:
+    def cost(name: str) -> tuple[int, int]:
         those = victims[name]
         there = state.pods_on_node.get(name, {}).values()
         carried = [
@@ -91,7 +91,7 @@ def preempt_one_by_one(
             if other.uid in those.uids
             for share in other.ledger.values()
         ]
-        return sum(carried), those.pdb_violations, len(those.uids)
+        return sum(carried), those.pdb_violations
 
     least = min(map(cost, helped), default=None)
     return {name: victims[name] for name in helped if cost(name) == least}

@@ -246,9 +246,10 @@ class TestPreempt:
             pytest.param(
                 [(["x"], 1), (["y", "z"], 0)], ["node-1"], id="then fewest budgets broken"
             ),
-            pytest.param([(["x", "y"], 1), (["z"], 1)], ["node-1"], id="then fewest victims"),
             pytest.param(
-                [(["x"], 0), (["y"], 0)], ["node-0", "node-1"], id="then kube-scheduler chooses"
+                [(["x", "y"], 1), (["z"], 1)],
+                ["node-0", "node-1"],
+                id="then kube-scheduler chooses: one victim may be worth more than two",
             ),
         ],
     )
@@ -279,6 +280,16 @@ class TestPreempt:
 
     def test_a_node_that_nobody_knows_is_dropped(self):
         assert self.answer(self.scene(), {"ghost": Victims(("v0",))}) == {}
+
+    def test_a_pod_that_would_bring_back_too_long_a_ledger_preempts_nobody(self):
+        """Found by review: filter refuses it on every node, also on those that become free."""
+        pod = replace(THE_POD, slots=2000, slots_request=2000)
+        scene = Scene(slots=2000, replicas=10).node(a_node("node-0", slots=2000))
+        scene.pod(0, node="node-0", uid="v0", slots=2000, slots_request=2000)
+        assert self.answer(scene, proposal(["v0"]), pod) == proposal(["v0"])
+        for number in range(600):
+            scene.vpod(f"v{number:04d}-{'x' * 240}", 1, {9: 1}, namespace="n" * 63)
+        assert self.answer(scene, proposal(["v0"]), pod) == {}
 
     def test_a_pod_that_fits_nowhere_preempts_nobody(self):
         assert self.answer(self.scene(), proposal(["v0"]), replace(THE_POD, owner="")) == {}

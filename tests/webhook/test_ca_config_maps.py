@@ -67,6 +67,7 @@ class Keeper:
         return not serving_problem(bundle.serving, certificates_in(ca_pem), HOSTS, now)
 
 
+@pytest.mark.timeout(60)
 async def test_who_mounts_one_or_copies_it_in_time_verifies_every_certificate_of_six_years():
     keeper, authorities = Keeper("callers"), set()
     mounted = copy = (await keeper.round()).ca_pem

@@ -1,8 +1,18 @@
-from extender.kube.api import Obj, WatchEvent, WatchEventType
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import pytest
+
+from extender.kube.api import Api, Forbidden, ListPage, Obj, WatchEvent, WatchEventType
+from extender.kube.reflector import Reflector
 from extender.model.objects import Namespace
 from tests.kube.fakes import give_list
+from tests.support.tasks import at_work
 from tests.webhook.builders import NS, a_namespace, a_pool_object, a_vpod_object, caches
 from webhook.caches import WebhookCaches
+from webhook.metrics import Metrics
 
 
 def event(kind: str, obj: Obj) -> WatchEvent:
@@ -72,3 +82,34 @@ def test_look_ups_by_statefulset_namespace_and_weight():
     assert view.namespace("nope") is None
     assert [view.heavier_vpods(f"{NS}/dispatcher", slots) for slots in (2, 3)] == [2, 0]
     assert view.heavier_vpods(f"{NS}/nope", 0) == 0
+
+
+@pytest.mark.looptime
+async def test_that_nothing_is_heard_any_more_is_in_the_metrics():
+    """Found by review: a webhook whose right to watch was taken away said that all was well."""
+    caches, lists = WebhookCaches(), list[str]()
+    metrics = Metrics(caches)
+
+    class Forbidding:
+        async def list_page(self, resource: Any, *_: Any, **__: Any) -> ListPage:
+            lists.append(resource.plural)
+            if len(lists) > len(caches.sinks):
+                raise Forbidden(403, "Forbidden", "the role is gone")
+            return ListPage([], "1", "", None)
+
+        async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[Any]:
+            if lists:
+                raise Forbidden(403, "Forbidden", "the role is gone")
+            yield
+
+    api = cast("Api", Forbidding())
+    reflectors = [
+        Reflector(api, resource, sink, rng=random.Random(1))
+        for resource, sink in caches.sinks.items()
+    ]
+    metrics.add_reflectors(reflectors)
+    async with at_work(*(reflector.run() for reflector in reflectors)):
+        await asyncio.sleep(3600)
+        silent = metrics.render().decode()
+    assert caches.synced
+    assert 'vreplica_webhook_reflector_silence_seconds{resource="adapterpools"} 36' in silent

@@ -49,6 +49,15 @@ async def test_the_first_replica_makes_a_certificate_and_the_next_takes_it(store
     assert await manager(store()).ensure() == first
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["fd00:0::1", "FD00::1", "::ffff:10.0.0.1", "fe80::1%eth0", "fe80::1%25eth0", "10.0.0.1"],
+)
+async def test_an_address_in_any_form_gets_one_certificate(store, host):
+    first = await CertificateManager(store(), [host], now=lambda: NOW).ensure()
+    assert await CertificateManager(store(), [host], now=lambda: NOW).ensure() == first
+
+
 async def test_replicas_that_start_together_agree(store):
     bundles = await asyncio.gather(*(manager(store()).ensure() for _ in range(5)))
     assert len(set(bundles)) == 1

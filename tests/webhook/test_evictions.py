@@ -7,6 +7,7 @@ import pytest
 from extender.kube.api import PODS, ApiError, Conflict, Forbidden, NotFound, Obj
 from extender.model.decode import pod_from
 from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction, eviction_of
+from extender.model.moves import MoveReason
 from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
 from tests.webhook.builders import NS, a_pod, a_pool_object, caches, request
 from webhook.evictions import MARK_S, Evictions
@@ -154,6 +155,33 @@ async def test_an_eviction_is_allowed_once_its_deadline_has_passed(at_s, allowed
     assert bool(got.warnings) is allowed
 
 
+@pytest.mark.parametrize(
+    ("reason", "allowed"),
+    [(MoveReason.ROLLOUT, True), (MoveReason.MAINTENANCE, True), (MoveReason.EVICTED, False)],
+)
+async def test_a_mark_of_the_leader_ends_by_its_clock_whatever_the_webhooks_says(reason, allowed):
+    """Seed 70002264: the leader's clock was an hour ahead, so a rollout stood still for an hour."""
+    first_s = NOW_S + 3600
+    mark = Eviction(first_s, first_s + DEADLINE_S + 1, reason, turn_s=first_s)
+    verdict = await answer(PodApi(an_adapter(evicting=mark)), at_s=DEADLINE_S + 1)
+    assert verdict.allowed is allowed
+
+
+@pytest.mark.parametrize("ahead_s", [0, FRESH_S + 60])
+async def test_a_mark_of_the_leader_stays_as_the_leader_has_written_it(ahead_s: float):
+    """Found by review: a webhook whose clock was ahead replaced it, and the rollout stood still."""
+    mark = Eviction(NOW_S, NOW_S, MoveReason.ROLLOUT, turn_s=NOW_S)
+    api = PodApi(an_adapter(evicting=mark))
+    assert not (await answer(api, at_s=ahead_s)).allowed
+    assert attempts(api) == (0, 0)
+
+
+async def test_a_mark_of_a_leader_that_is_gone_ends_in_its_time():
+    mark = Eviction(NOW_S, NOW_S, MoveReason.ROLLOUT, turn_s=NOW_S)
+    api = PodApi(an_adapter(evicting=mark))
+    assert (await answer(api, at_s=DEADLINE_S + FRESH_S + 1)).allowed
+
+
 async def test_an_attempt_long_after_the_last_one_has_a_deadline_of_its_own():
     api = PodApi(an_adapter(evicting=Eviction(NOW_S, NOW_S + 20)))
     at_s = 20 + FRESH_S
@@ -208,6 +236,13 @@ async def test_an_eviction_that_waits_for_its_turn_is_refused_and_names_the_limi
     assert "waits for its turn to hand over 5 vreplicas" in refused.message
     assert "spec.handoff.maxUnavailable (pool: 10%, perVPod: 1)" in refused.message
     assert attempts(api) == (0, 0)
+
+
+async def test_an_eviction_that_is_queued_says_which_pods_it_waits_for():
+    why = "1 pod is unavailable (dispatcher-7), and maxUnavailable.pool allows 1"
+    mark = Eviction(NOW_S - 100, NOW_S - 1, queued=True, behind=why)
+    refused = await answer(PodApi(an_adapter(evicting=mark)), handoff=LIMITED)
+    assert f"to hand over 5 vreplicas: {why}; try again" in refused.message
 
 
 async def test_an_eviction_that_has_its_turn_is_refused_as_in_any_pool():

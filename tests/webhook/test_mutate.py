@@ -3,6 +3,11 @@ from hypothesis import given, strategies as st
 
 from extender.kube.api import Obj
 from extender.model.decode import pod_from, pool_from
+from extender.model.names import (
+    ACKNOWLEDGED_ANNOTATION,
+    ASSIGNMENT_ANNOTATION,
+    EVICTING_ANNOTATION,
+)
 from extender.model.objects import AdapterPool
 from tests.webhook.builders import (
     PLACEMENTS,
@@ -130,6 +135,13 @@ def test_the_resource_is_on_the_first_container_and_on_no_other():
 def test_what_a_client_wrote_into_our_annotations_is_overwritten_and_theirs_stay():
     pod = stamped(a_pod(annotations={PLACEMENTS: '{"t/a":99}', SLOTS: "99", "team": "x~/y"}))
     assert pod["metadata"]["annotations"] == {PLACEMENTS: "{}", SLOTS: "20", "team": "x~/y"}
+
+
+def test_what_a_template_copied_from_a_pod_says_of_that_pod_is_removed():
+    """Found by review: an adapter that first read the other pod's assignment served it."""
+    told = {ASSIGNMENT_ANNOTATION: "{}", ACKNOWLEDGED_ANNOTATION: "{}", EVICTING_ANNOTATION: "{}"}
+    pod = stamped(a_pod(annotations={**told, "team": "x"}))
+    assert pod["metadata"]["annotations"] == {PLACEMENTS: "{}", SLOTS: "20", "team": "x"}
 
 
 def test_a_pod_that_is_created_on_a_node_gets_no_ledger_there_it_would_count_at_once():

@@ -189,6 +189,14 @@ class TestDeletedAdapterPools:
         assert "adapters/dispatcher: 2 VPods use it" in got.message
         assert 'vreplica.dev/allow-deletion: "true"' in got.message
 
+    def test_it_stays_as_well_if_all_pools_are_deleted_together(self):
+        """Found by review: for each object of a deletecollection, kube-apiserver names none."""
+        pool = a_pool_object()
+        together = pool_request(None, pool, operation="DELETE", name="")
+        got = verdict(together, caches(vpods=[a_vpod_object()]))
+        assert (got.allowed, got.code) == (False, 403)
+        assert "adapters/dispatcher: 1 VPod uses it" in got.message
+
     def test_one_that_nobody_uses_any_more_may_go(self):
         leaving = a_vpod_object()
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
