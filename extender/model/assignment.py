@@ -10,6 +10,7 @@ Both are JSON in annotations of the pod, so they survive every process:
                                                              "epoch": 7130, "state": "Serve"}}}
                                (with "leaseSeconds": 30 after the UID, if the pool is exclusive)
     vreplica.dev/acknowledged  {"generation": 42, "serving": 11, "busy": ["team-a/orders"]}
+                               (with "renewed" and perhaps "expired", if the pool is exclusive)
 
 A share's ``state`` says what the adapter is to do. ``peer``, ``deadline`` and ``intent`` are there
 while the share is handed over. ``engine.placing.handover`` has the rules.
@@ -298,6 +299,17 @@ def _indexes(share: Json) -> str:
     return text
 
 
+_LEASE: Final = re.compile(r'"leaseSeconds":(\d{1,9})[,}]')
+_HEAD_CHARS: Final = 1_000
+"""More than what stands before the shares."""
+
+
+def lease_of(assignment_text: str | None) -> int:
+    """The lease (s) that an annotation tells of, without decoding it; 0 for none."""
+    found = _LEASE.search(assignment_text, 0, _HEAD_CHARS) if assignment_text else None
+    return int(found[1]) if found is not None else 0
+
+
 _GENERATION: Final = re.compile(r'\{"generation":(\d{1,19})[,}]')
 
 
@@ -327,6 +339,8 @@ def left_to_do(assignment_text: str | None, acknowledged_text: str | None) -> st
     found = [f"{count} to {verb}" for verb, count in counts.items() if count]
     if awaits_acknowledgement(assignment_text, acknowledged_text):
         found.append("unacknowledged")
+    if is_expired(acknowledged_text):
+        found.append("lease expired")
     return ", ".join(found)
 
 
@@ -385,10 +399,20 @@ class Acknowledged:
     """Shares for which the adapter has not yet done what their state asks."""
     all_busy: bool = False
     """Whether every share counts as one of ``busy``, because their names do not fit."""
+    renewed: str = ""
+    """With a lease: when it was last renewed, as far as that is stored (RFC 3339); else ""."""
+    expired: bool = False
+    """Whether the leader has found that the lease has run out (``pools.adapter_leases``)."""
 
     def is_busy(self, vpod: str) -> bool:
         """Whether the adapter has not yet done what the state of that share asks."""
         return self.all_busy or vpod in self.busy
+
+
+NEVER_ACKNOWLEDGED: Final = Acknowledged(0, 0)
+"""Of an adapter that was told of a lease and has said nothing. The annotation has it only with
+``expired``.
+"""
 
 
 def acknowledged(acknowledgement: Acknowledgement, assignment: Assignment) -> Acknowledged:
@@ -411,14 +435,19 @@ def encode_acknowledged(known: Acknowledged) -> str:
     plain: dict[str, object] = {"generation": known.generation, "serving": known.serving}
     if known.busy:
         plain["busy"] = sorted(known.busy)
-    text = orjson.dumps(plain)
+    lease: dict[str, object] = {"renewed": known.renewed} if known.renewed else {}
+    if known.expired:
+        lease["expired"] = True
+    text = orjson.dumps({**plain, **lease})
     if known.all_busy or len(text) > ACKNOWLEDGED_BYTES_MAX:
-        text = orjson.dumps({**plain, "busy": _ALL})
+        text = orjson.dumps({**plain, "busy": _ALL, **lease})
     return text.decode()
 
 
 def decode_acknowledged(text: str | None) -> Acknowledged | None:
-    """Read the annotation; None if it is absent or not ours."""
+    """Read the annotation; None if it is absent or not ours, or only says that a lease has run out
+    (``NEVER_ACKNOWLEDGED``).
+    """
     if not text:
         return None
     try:
@@ -427,14 +456,33 @@ def decode_acknowledged(text: str | None) -> Acknowledged | None:
         all_busy = busy == _ALL
         if not (all_busy or isinstance(busy, list)):
             return None
-        return Acknowledged(
+        known = Acknowledged(
             _count(plain["generation"]),
             _count(plain["serving"]),
             frozenset(() if all_busy else map(str, busy)),
             all_busy,
+            str(plain.get("renewed", "")),
+            plain.get("expired") is True,
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+    return known if known.generation else None
+
+
+def is_expired(acknowledged_text: str | None) -> bool:
+    """Whether the annotation says that the adapter's lease has run out. It only looks for the
+    words: in a name, the quotes would be escaped.
+    """
+    return acknowledged_text is not None and '"expired":true' in acknowledged_text
+
+
+def is_renewed(acknowledged_text: str | None) -> bool:
+    """Whether the annotation says that the adapter has had a lease that has not run out."""
+    return (
+        acknowledged_text is not None
+        and '"renewed":' in acknowledged_text
+        and not is_expired(acknowledged_text)
+    )
 
 
 # -- what an adapter sends -------------------------------------------------------------------------

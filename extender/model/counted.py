@@ -1,6 +1,12 @@
 """Numbers with their nouns, and lists that are cut short, for messages that people read."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+EXACT_MAX: Final = 2**53 - 1
+"""The largest integer that every reader of JSON has exactly. Sums of tenants' numbers are told as
+at most this: two valid VPods may ask for more slots than 64 bits hold.
+"""
 
 
 def counted(number: int, noun: str) -> str:

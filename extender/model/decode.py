@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from extender.model import names
 from extender.model.amounts import amounts_from
+from extender.model.assignment import is_expired
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.indexes import INDEXED_SLOTS_MAX
@@ -209,6 +210,9 @@ def pod_from(obj: Json) -> AdapterPod:
     except LedgerUnreadable as error:
         ledger_error = str(error)
     ready = next((c for c in mappings(status, "conditions") if c.get("type") == "Ready"), EMPTY)
+    acknowledged_text = _optional_text(annotations, names.ACKNOWLEDGED_ANNOTATION)
+    is_ready = ready.get("status") == "True"
+    lease_expired = is_ready and is_expired(acknowledged_text)
     priority, node = spec.get("priority"), text(spec, "nodeName")
     owner = next(
         (
@@ -235,7 +239,7 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger_text=ledger_text,
         ledger_error=ledger_error,
         assignment_text=_optional_text(annotations, names.ASSIGNMENT_ANNOTATION),
-        acknowledged_text=_optional_text(annotations, names.ACKNOWLEDGED_ANNOTATION),
+        acknowledged_text=acknowledged_text,
         evicting_text=_optional_text(annotations, names.EVICTING_ANNOTATION),
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
@@ -244,8 +248,9 @@ def pod_from(obj: Json) -> AdapterPod:
         deleting=bool(metadata.get("deletionTimestamp")),
         finished=text(status, "phase") in {"Succeeded", "Failed"},
         stopped=_has_stopped(status),
-        ready=ready.get("status") == "True",
+        ready=is_ready and not lease_expired,
         ready_since=text(ready, "lastTransitionTime"),
+        lease_expired=lease_expired,
         priority=priority if isinstance(priority, int) else 0,
         fit=node_fit_from(spec),
         created_at=text(metadata, "creationTimestamp"),

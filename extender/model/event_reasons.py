@@ -51,6 +51,7 @@ class EventReason(StrEnum):
     ANNOTATION_UNREADABLE = "AnnotationUnreadable"
     WEBHOOK_BYPASSED = "WebhookBypassed"
     ASSIGNMENT_TOO_LARGE = "AssignmentTooLarge"
+    LEASE_EXPIRED = "LeaseExpired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,14 @@ EVENTS: Final = MappingProxyType(
             "the pod carries so many vpods that they do not fit in its assignment annotation; its "
             "adapter is not told of some of them, so nobody serves their vreplicas there",
             "lower `slotsPerPod` of the pool, so that more pods share the vpods",
+        ),
+        EventReason.LEASE_EXPIRED: EventKind(
+            _WARN,
+            "Assigning",
+            (POD,),
+            "the pod is Ready, and its adapter does not renew its lease; it counts as not Ready, "
+            "so its vreplicas are placed elsewhere after `rescheduleAfterSeconds`",
+            "look at the adapter's log; see whether it reaches the service; restart the pod",
         ),
     }
 )

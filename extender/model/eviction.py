@@ -15,8 +15,9 @@ same way. The leader itself writes the annotation then, with ``"reason": "Rollou
 
 An eviction waits for its turn, as ``spec.handoff.maxUnavailable`` says
 (``engine.scaling.unavailable``). The leader adds ``"turn"``, since when the pod hands its shares
-over, or ``"queued": true`` if it has to wait. Where no leader is there to do either, the eviction
-does not wait for long. A rollout needs no turn: it marks a pod when it is the pod's turn.
+over, or ``"queued": true`` if it has to wait, and why in ``"behind"``. Where no leader is there to
+do either, the eviction does not wait for long. A rollout needs no turn: it marks a pod when it is
+the pod's turn.
 """
 
 from typing import Final, NamedTuple
@@ -36,6 +37,7 @@ DEADLINE_MARGIN_S: Final = 60.0
 """Beyond two attempts of a hand-over: their planning may wait for room."""
 TURN_MAX_S: Final = 1800.0
 """An eviction waits for its turn at most so long."""
+BEHIND_CHARS_MAX: Final = 500
 VOLUNTARY_DISRUPTIONS: Final = (MoveReason.EVICTED, MoveReason.ROLLOUT, MoveReason.MAINTENANCE)
 """Why a pod hands its shares over and goes. Adapters are told them as ``intent``."""
 
@@ -51,19 +53,40 @@ class Eviction(NamedTuple):
     """When the leader has given it its turn, None if it has not. A rollout needs none."""
     queued: bool = False
     """Whether the leader has said that it has to wait for its turn."""
+    behind: str = ""
+    """Why it has to, for people: at most ``BEHIND_CHARS_MAX``."""
+
+    @property
+    def by_leader(self) -> bool:
+        """Whether the leader has marked the pod, for a rollout or for maintenance."""
+        return self.reason is not MoveReason.EVICTED
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether somebody still tries."""
         return now_s - self.latest_s < FRESH_S
 
-    def fades(self, now_s: float) -> bool:
-        """Whether the leader has to renew a mark of its own."""
-        return now_s - self.latest_s > MARK_AGAIN_S
+    def fades(self, pool: AdapterPool, now_s: float) -> bool:
+        """Whether the leader has to renew a mark of its own: nobody must take it for given up, and
+        the webhook must see that it is over.
+        """
+        ends_at_s = self.ends_at_s(pool)
+        return now_s - self.latest_s > MARK_AGAIN_S or now_s > ends_at_s >= self.latest_s
 
     @property
     def waits(self) -> bool:
         """Whether it waits for its turn."""
         return self.turn_s is None and self.reason is not MoveReason.ROLLOUT
+
+    def is_over(self, pool: AdapterPool, now_s: float) -> bool:
+        """Whether the pod goes now, whatever it still has.
+
+        The leader's own marks end by its clock, which their ``latest_s`` tells: the webhook's clock
+        may be behind or ahead (seed 70002264). If there is no leader, they end ``FRESH_S`` later.
+        """
+        ends_at_s = self.ends_at_s(pool)
+        if not self.by_leader:
+            return now_s > ends_at_s
+        return self.latest_s > ends_at_s or now_s > ends_at_s + FRESH_S
 
     def ends_at_s(self, pool: AdapterPool) -> float:
         """When the pod goes, whatever it still has."""
@@ -93,7 +116,7 @@ def encode_eviction(eviction: Eviction, uid: str) -> str:
     by_us = eviction.reason is not MoveReason.EVICTED
     reason = {"reason": str(eviction.reason)} if by_us else {}
     turn = {"turn": timestamp(eviction.turn_s)} if eviction.turn_s is not None else {}
-    queued = {"queued": True} if eviction.queued else {}
+    queued = {"queued": True, "behind": eviction.behind} if eviction.queued else {}
     return orjson.dumps({"uid": uid, **times, **reason, **turn, **queued}).decode()
 
 
@@ -123,13 +146,13 @@ def eviction_of(pod: AdapterPod) -> Eviction | None:
         first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
         by_us = [reason for reason in VOLUNTARY_DISRUPTIONS if reason == plain.get("reason")]
         turn_s = epoch_s(str(plain["turn"]), -1.0) if "turn" in plain else None
-        queued = plain.get("queued") is True
+        queued, behind = plain.get("queued") is True, str(plain.get("behind", ""))
     except (ValueError, TypeError, KeyError):
         return None
     reason = by_us[0] if by_us else MoveReason.EVICTED
     if not 0 <= first_s <= latest_s or (turn_s is not None and turn_s < 0):
         return None
-    return Eviction(first_s, latest_s, reason, turn_s, queued)
+    return Eviction(first_s, latest_s, reason, turn_s, queued, behind)
 
 
 def evicted_for(pod: AdapterPod, pool: AdapterPool) -> MoveReason | None:

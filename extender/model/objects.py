@@ -157,8 +157,13 @@ class AdapterPod:
     stopped: bool = False
     """The kubelet has said that all of its containers have stopped."""
     ready: bool = False
+    """Whether its Ready condition is True, and its adapter's lease has not run out."""
     ready_since: str = ""
     """lastTransitionTime of the Ready condition (RFC 3339), "" if unknown."""
+    lease_expired: bool = False
+    """Whether its Ready condition is True, and its adapter's lease has run out
+    (``model.assignment.is_expired``). Such a pod counts as not Ready.
+    """
     priority: int = 0
     fit: NodeFit | None = None
     """What the pod itself requires of nodes; None if it comes from a recording."""

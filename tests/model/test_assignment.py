@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.model.assignment import (
+    NEVER_ACKNOWLEDGED,
     SHARES_MAX,
     Acknowledged,
     Acknowledgement,
@@ -26,7 +27,11 @@ from extender.model.assignment import (
     encode_acknowledged,
     encode_assignment,
     fitting,
+    generation_of,
+    is_expired,
     is_full,
+    is_renewed,
+    lease_of,
     left_to_do,
     next_assignment,
 )
@@ -329,10 +334,34 @@ class TestAnnotations:
         few = assigned(1, a=AssignedShare(1, 1, 1, 1))
         assert fitting(few, ()) is few
 
-    @given(st.integers(0, 9), st.integers(0, 9), st.frozensets(st.text(max_size=5), max_size=4))
-    def test_an_acknowledgement_is_read_as_it_was_written(self, generation, serving, busy):
-        known = Acknowledged(generation, serving, busy)
-        assert decode_acknowledged(encode_acknowledged(known)) == known
+    @given(
+        st.integers(1, 9),
+        st.integers(0, 9),
+        st.frozensets(st.one_of(st.text(max_size=5), st.just('"expired":true')), max_size=4),
+        st.sampled_from(["", "2026-11-29T08:00:00Z"]),
+        st.booleans(),
+    )
+    def test_an_acknowledgement_is_read_as_it_was_written(
+        self, generation, serving, busy, renewed, expired
+    ):
+        known = Acknowledged(generation, serving, busy, renewed=renewed, expired=expired)
+        text = encode_acknowledged(known)
+        assert decode_acknowledged(text) == known
+        assert is_expired(text) is expired
+        assert is_renewed(text) is (bool(renewed) and not expired)
+
+    def test_a_mark_of_an_adapter_that_has_never_acknowledged_is_no_acknowledgement(self):
+        text = encode_acknowledged(replace(NEVER_ACKNOWLEDGED, expired=True))
+        assert is_expired(text)
+        assert decode_acknowledged(text) is None
+        assert generation_of(text) == 0
+
+    @pytest.mark.parametrize("lease_s", [0, 30])
+    def test_the_lease_is_read_from_the_head(self, lease_s):
+        name = 'a"leaseSeconds":7,'
+        told = Assignment(4, *POD, {name: AssignedShare(1, 1, 1, 7)}, lease_s)
+        assert lease_of(encode_assignment(told)) == lease_s
+        assert lease_of(None) == 0
 
     def test_if_the_names_of_the_busy_ones_do_not_fit_all_count_as_busy(self):
         names = [f"tenant/{index:0250}" for index in range(200)]
@@ -342,6 +371,7 @@ class TestAnnotations:
         assert known == Acknowledged(4, 0, all_busy=True)
         assert known.is_busy(names[0])
         assert encode_acknowledged(known) == text
+        assert is_expired(encode_acknowledged(replace(known, expired=True)))
 
     @pytest.mark.parametrize(
         "text", [None, "", "{", "[]", "7", "{}", '{"generation": 1, "serving": 1, "busy": "a"}']
@@ -457,6 +487,12 @@ def test_what_an_adapter_has_still_to_do(
     told = {str(i): AssignedShare(1, 1, 1, 7, *share[:4]) for i, share in enumerate(shares)}
     acknowledgement = encode_acknowledged(Acknowledged(said, 2))
     assert left_to_do(encode_assignment(assigned(4, **told)), acknowledgement) == left
+
+
+def test_an_adapter_whose_lease_has_run_out_is_shown_so():
+    told = encode_assignment(assigned(4, a=AssignedShare(1, 1, 1, 7)))
+    said = encode_acknowledged(Acknowledged(4, 1, expired=True))
+    assert left_to_do(told, said) == "lease expired"
 
 
 def test_who_is_told_nothing_has_nothing_to_do():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.model import decode, names
+from extender.model.assignment import Acknowledged, encode_acknowledged
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.ledger import Share
 from extender.model.objects import (
@@ -95,6 +96,25 @@ class TestPod:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         pod = a_pod(status={"conditions": [{"type": "Initialized", "status": "True"}, ready]})
         assert (pod.ready, pod.ready_since) == (True, "2026-01-01T00:00:00Z")
+
+    @pytest.mark.parametrize(
+        ("status", "expired", "ready", "lease_expired"),
+        [
+            ("True", False, True, False),
+            ("True", True, False, True),
+            ("False", False, False, False),
+            ("False", True, False, False),
+        ],
+    )
+    def test_a_pod_whose_adapters_lease_has_run_out_is_not_ready(
+        self, status, expired, ready, lease_expired
+    ):
+        text = encode_acknowledged(Acknowledged(1, 1, expired=expired))
+        pod = a_pod(
+            metadata={"annotations": {names.ACKNOWLEDGED_ANNOTATION: text}},
+            status={"conditions": [{"type": "Ready", "status": status}]},
+        )
+        assert (pod.ready, pod.lease_expired) == (ready, lease_expired)
 
     @pytest.mark.parametrize(
         ("condition", "node", "refusal"),

@@ -4,16 +4,17 @@ Kubernetes has two kinds with two rules. So has this package, and ``caches`` put
 
 - ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for the time *after* a
   write. For each key it has the latest object and the one that the API server last sent. ``assume``
-  takes an object that is not older than the latest. A watch event that is not newer than the latest
-  changes nothing that readers see.
+  takes an object that is not older than the latest. A watch event that is older than the latest
+  does not change the latest. One of the same version confirms an assumed object, and takes its
+  place.
 - ``passive_assume.PassiveAssumeCache`` (from volumebinding) is for the time *before* a write. It
   lies over a store that something else feeds.
 
 Handlers get events in the order of the changes, one at a time: a change reaches all handlers before
-the next one. A call that changes the cache returns when its events are delivered. If a handler
-makes such a call, its events wait until the present one is delivered. If a handler raises, that
-event is lost for it, and the caller gets the exception. The events behind it come with the next
-change.
+the next one. A call that changes the cache returns when its events are delivered. A call from
+within a handler returns at once, and its events follow those that are queued already. If a handler
+raises, that event is lost for it, and the caller gets the exception. The events behind it come with
+the next change.
 
 Not thread-safe: everything runs on the event loop, and nothing here awaits.
 
@@ -191,10 +192,9 @@ class AssumeCache(Generic[T]):
         self.add(obj)
 
     def delete(self, obj: T) -> None:
-        """A watch event: the object is gone, whatever its version.
-
-        Ignored if it is late: its object is older than the stored one, and both have a UID, which
-        differs.
+        """A watch event: the object is gone. Its version does not matter, with one exception: the
+        late end of a previous incarnation is ignored. Its object is older than the stored one, and
+        both have UIDs, which differ.
         """
         if not is_object(obj):
             return
@@ -224,6 +224,15 @@ class AssumeCache(Generic[T]):
         if offered is None or stored is None or offered < stored:
             raise VersionConflict(key, latest.resource_version, obj.resource_version)
         self._set(key, obj, self._api[key])
+
+    def reread(self, obj: T) -> None:
+        """The latest form, read in another way from what the API server has sent: one event.
+        Raises NotFound, or VersionConflict if it is of another version.
+        """
+        latest = self.get(obj.key)
+        if obj.resource_version != latest.resource_version:
+            raise VersionConflict(obj.key, latest.resource_version, obj.resource_version)
+        self._set(obj.key, obj, obj)
 
     def restore(self, key: str) -> None:
         """Go back to what the API server last sent. An unknown key changes nothing."""

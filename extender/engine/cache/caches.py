@@ -72,6 +72,12 @@ class ObjectCache(Generic[T]):
         self._stored.add(latest)
         return True
 
+    def reread(self, obj: T) -> None:
+        """The newest known version, read in another way. Raises NotFound, or VersionConflict if it
+        is of another version.
+        """
+        self._stored.reread(obj)
+
     def delete(self, obj: T) -> None:
         """A DELETED event. A late one of a previous incarnation changes nothing."""
         self._stored.delete(obj)

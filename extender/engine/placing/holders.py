@@ -15,10 +15,13 @@ So the order of a move is another one than with ``Overlap``:
 A pod *holds* vreplicas of a vpod from the moment in which its assignment says ``Serve``, until one
 of these is certain:
 
-- Its adapter has acknowledged a newest assignment that says ``Drain``, or fewer vreplicas.
+- Its adapter has acknowledged the newest assignment. This says ``Prepare``, or it says ``Drain`` or
+  fewer vreplicas and the share is not busy.
+- It has never acknowledged anything, so it has had no lease, and is told ``Drain`` or fewer
+  vreplicas.
 - Its containers have stopped.
-- Its lease has run out: the share is not in its assignment any more, or the pod is gone, and a
-  whole lease has passed since that was seen.
+- Its lease has run out: its assignment has lost the share, or the pod is gone. Since that was seen,
+  a whole lease has passed.
 
 The last one holds because an adapter renews its lease only with an acknowledgement of the
 assignment that is stored at that moment (``http.adapters.acknowledge``), and counts the lease from
@@ -45,8 +48,8 @@ ASKED_S: Final = 60.0
 
 
 class Held(NamedTuple):
-    """What one pod may serve of one vpod. ``until``: when its lease has run out, None as long as it
-    can renew its lease with it.
+    """What one pod may serve of one vpod. ``until``: when the adapter's lease has run out; None
+    while its assignment may still have the share, so that it can renew the lease.
     """
 
     vreplicas: int
@@ -68,7 +71,7 @@ class _Pod:
     asked: dict[str, Held] = field(default_factory=dict)
     """By vpod, of the assignment that is being written."""
     asked_after: int = 0
-    """The generation that the written one follows."""
+    """The generation that is stored while the next one is being written."""
     asked_until: float = 0.0
 
     def holds(self, vpod: str) -> Held:
@@ -113,10 +116,13 @@ class Holders:
         if pod is None:
             return set()
         before = {vpod: pod.holds(vpod) for vpod in (*pod.held, *pod.asked)}
+        for vpod, holds in before.items():
+            until = pod.held.get(vpod, _NOTHING).until
+            if until is None or vpod in pod.asked:
+                # What was being written may have arrived, and its adapter may have heard of it.
+                until = now + pod.lease_s
+            self._set(uid, pod, vpod, None if stopped else holds._replace(until=until))
         pod.asked.clear()
-        for vpod, held in list(pod.held.items()):
-            until = now + pod.lease_s if held.until is None else held.until
-            self._set(uid, pod, vpod, None if stopped else held._replace(until=until))
         return self._fewer(uid, pod, before)
 
     def ask(
@@ -126,6 +132,7 @@ class Holders:
         pod = self._pods.setdefault(uid, _Pod(name))
         pod.asked_after = before.generation if before is not None else 0
         pod.asked_until = now + ASKED_S
+        pod.lease_s = max(pod.lease_s, after.lease_s)
         for vpod, share in after.shares.items():
             asked, holds = _told(share), pod.holds(vpod)
             if share.state is ShareState.SERVE and _is_fewer(holds, asked):
@@ -166,6 +173,8 @@ class Holders:
                 self._set(uid, pod, vpod, None)
             if pod.asked_until <= now:
                 pod.asked.pop(vpod, None)
+            elif vpod in pod.asked:  # it was asked again
+                heapq.heappush(self._due, (pod.asked_until, uid, vpod))
             found |= self._fewer(uid, pod, before)
         return found
 
@@ -179,6 +188,15 @@ class Holders:
             held = self._pods[key].held.get(vpod)
             if key != uid and held is not None:
                 yield self._pods[key].name, held
+
+    def in_doubt(self, vpod: str) -> Iterator[tuple[str, float]]:
+        """Name of each pod that may be told to serve the vpod by a write that was not answered, and
+        until when.
+        """
+        for key in self._of.get(vpod, ()):
+            pod = self._pods[key]
+            if vpod in pod.asked and vpod not in pod.held:
+                yield pod.name, pod.asked_until
 
     def _set(self, uid: str, pod: _Pod, vpod: str, held: Held | None) -> None:
         if held is None:

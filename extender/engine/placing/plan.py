@@ -301,7 +301,11 @@ class _Plan:
         """What the decision starts from, without zeros."""
         if self.rules.start_from_decided and not self.taken_back:
             return self._decided(self._most_wanted())
-        return {name: count for name, count in self.vpod.placements.items() if count}
+        # An object that callers ask for, too, may publish pods that its pool has forgotten.
+        claims = self.pool.claims_of(self.key)
+        return {
+            name: count for name, count in self.vpod.placements.items() if count and name in claims
+        }
 
     def _decided(self, most: int) -> dict[str, int]:
         """What earlier decisions have placed, and what comes back of what they took away, up to

@@ -1,37 +1,81 @@
 """``Absences``: since when each ordinal of a pool has been absent, and which of them to abandon.
 Pure.
 
-An ordinal is *present* while its pod's Ready condition is True and its node is known and Ready. (If
-a node cannot be reached, nobody knows what became of its pods.) All others are *absent*: gone,
-pending, restarting, crashing, or on a failed node. After rescheduleAfterSeconds of absence a pod is
-*abandoned* (``PoolState.set_abandoned``): what it holds is placed elsewhere, and it gets nothing
-new until it is present again.
+An ordinal is *present* while its pod is Ready and its node is known and Ready. (If a node cannot be
+reached, nobody knows what became of its pods.) All others are *absent*: gone, pending, restarting,
+crashing, on a failed node, or (in exclusive pools) with an adapter whose lease has run out. After
+rescheduleAfterSeconds of absence a pod is *abandoned* (``PoolState.set_abandoned``): what it holds
+is placed elsewhere, and it gets nothing new until it is present again.
+
+If more pods have lost their adapters' leases than are present with one, the former do not count as
+absent. Most likely adapters do not reach the service then, and the few that do should not get the
+shares of all others.
 
 The time counts from when the absence was first seen here, by our own monotonic clock. The Ready
 condition's time comes from the clock of whoever wrote it. That may be a node's, and minutes wrong.
-So it is compared only with itself: if it has changed, and the pod was not Ready at either look, the
-pod was Ready in between, unseen, and its absence begins anew. With a new incarnation of a pod it
-does not begin anew, because the ordinal has been absent all the time.
+So it is compared only with itself. Suppose that it has changed, and the same pod was not Ready at
+both looks. Then the pod was Ready in between, unseen, and its absence begins anew. With a new
+incarnation of a pod it does not begin anew, because the ordinal has been absent all the time. It
+does once the pod has a node for which it had to wait for ``WAITED_S``: that was no fault of its
+adapter, which now needs its time to start.
 
 Every replica counts, even one that does not lead. So the next leader continues from what it has
 seen itself.
 """
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
+from extender.model.assignment import is_renewed
+
+WAITED_S: Final = 5.0
+"""A pod that has no node for so long waits for a machine, or for room on one. A pod that fails
+again and again, and is made anew each time, gets its nodes sooner.
+"""
+
+
+class _Seen(NamedTuple):
+    """What was last seen of an ordinal: ``uid`` and ``not_ready_since`` are the pod's, "" if it has
+    none. ``bound``: whether it has a node.
+    """
+
+    uid: str
+    not_ready_since: str
+    bound: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Absence:
-    """``since``: seconds. ``uid`` and ``not_ready_since``: the pod's, as last seen; "" if it has
-    none.
+    """``since``: seconds. ``uid_since``: when its pod was first seen. ``got_node_at``: when that
+    pod got the node for which it had waited; None if it did not wait, or has none.
     """
 
     since: float
-    uid: str
-    not_ready_since: str
+    uid_since: float
+    got_node_at: float | None
+    seen: _Seen
+
+    @property
+    def counts_from(self) -> float:
+        """From when rescheduleAfterSeconds counts."""
+        return self.since if self.got_node_at is None else self.got_node_at
+
+    def next(self, seen: _Seen, now: float) -> "_Absence":
+        """It goes on."""
+        if self.seen.uid != seen.uid:
+            return _Absence(self.since, now, None, seen)
+        got_node_at = self.got_node_at if seen.bound else None
+        if seen.bound and not self.seen.bound and now - self.uid_since >= WAITED_S:
+            got_node_at = now
+        return _Absence(self.since, self.uid_since, got_node_at, seen)
+
+    def was_ready(self, seen: _Seen) -> bool:
+        """Whether the same pod was Ready since the last look."""
+        last = self.seen
+        told = last.not_ready_since and seen.not_ready_since
+        return last.uid == seen.uid and bool(told) and last.not_ready_since != seen.not_ready_since
 
 
 class Absences:
@@ -45,15 +89,16 @@ class Absences:
         may change.
         """
         before, self._absent = self._absent, {}
-        for pod in pool.members():
-            if _present(pod):
+        members = list(pool.members())
+        few_heard = sum(map(_lease_expired, members)) > sum(map(_is_heard, members))
+        for pod in members:
+            if _present(pod) or (few_heard and _lease_expired(pod)):
                 continue
-            known = before.get(pod.name)
-            uid, not_ready_since = _seen(pod)
-            if known is None or _was_back(known, uid, not_ready_since):
-                known = _Absence(now, uid, not_ready_since)
-            elif (known.uid, known.not_ready_since) != (uid, not_ready_since):
-                known = _Absence(known.since, uid, not_ready_since)
+            known, seen = before.get(pod.name), _seen(pod)
+            if known is None or known.was_ready(seen):
+                known = _Absence(now, now, None, seen)
+            elif known.seen != seen:
+                known = known.next(seen, now)
             self._absent[pod.name] = known
 
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
@@ -62,7 +107,7 @@ class Absences:
         limit = pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None
         if limit is None:
             return frozenset(), None
-        due = {name: absence.since + limit for name, absence in self._absent.items()}
+        due = {name: absence.counts_from + limit for name, absence in self._absent.items()}
         return (
             frozenset(name for name, at in due.items() if at <= now),
             min((at for at in due.values() if at > now), default=None),
@@ -84,18 +129,18 @@ def _present(known: PodClaims) -> bool:
     )
 
 
-def _seen(known: PodClaims) -> tuple[str, str]:
-    """``uid`` and ``not_ready_since`` of an absence now."""
+def _lease_expired(known: PodClaims) -> bool:
+    return known.pod is not None and known.pod.lease_expired
+
+
+def _is_heard(known: PodClaims) -> bool:
+    """Whether a pod is present and its adapter has a lease."""
+    return _present(known) and known.pod is not None and is_renewed(known.pod.acknowledged_text)
+
+
+def _seen(known: PodClaims) -> _Seen:
     pod = known.pod
     if pod is None:
-        return "", ""
-    return pod.uid, "" if pod.ready else pod.ready_since
-
-
-def _was_back(known: _Absence, uid: str, not_ready_since: str) -> bool:
-    """Whether the same pod was Ready between these two looks."""
-    return (
-        known.uid == uid
-        and bool(known.not_ready_since and not_ready_since)
-        and known.not_ready_since != not_ready_since
-    )
+        return _Seen("", "", bound=False)
+    since = "" if pod.ready or pod.lease_expired else pod.ready_since
+    return _Seen(pod.uid, since, known.bound)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
+from math import inf
 from typing import Final
 
 from extender.engine.placing.pick import refusal, totals
@@ -40,6 +41,10 @@ GAIN_MIN: Final = 0.1
 """The least part of a moved load by which the overload must fall."""
 FIRST_GAIN_MIN: Final = 0.2
 """The same, for what begins to move load in a period."""
+NOISE: Final = 0.1
+"""Of a pod's load. If the pod that takes a vreplica becomes as hot as the one that gives it, up to
+this part, the first move of a period may be made only because of noise.
+"""
 MOVED_MAX: Final = 0.09
 """The part of a pool's vreplicas that may move in a period for this reason, as in Slicer."""
 MOVES_AT_ONCE_MAX: Final = 100
@@ -231,10 +236,13 @@ class Balancing:
         over, room = there - self._most, self._most - to
         part = GAIN_MIN if self._begun else FIRST_GAIN_MIN
         enough = min(over, DEAD_BAND * self._mean)
+        hottest = inf if self._begun else (1.0 - NOISE) * there
         for share in shares:
             rate = share.rate
             gain = min(over, rate)
             if rate > room:
+                if to + rate > hottest:
+                    continue
                 gain -= rate - room
             if gain >= min(rate, enough) and gain >= part * rate:
                 yield -gain, rate, share.key, share

@@ -2,16 +2,16 @@
 (DESIGN 5.5). Pure.
 
 Twelve slots may be free, six on each of two pods, and a vreplica of seven waits. If one vreplica of
-one slot goes from the first pod to the second, it fits. The search looks for few such moves: first
-one, then two, up to ``MOVES_MAX``, and room that is made for a mover comes later (``ORDER``). On
-each pod it takes the lightest vreplica that frees enough, or else the heaviest ones first. Each
-goes to the pod where it leaves the least room (best fit), if the profile's filters allow that. If
-no pod has room for one of them, the search makes room for it in the same way, but only once: these
-are exchanges, and chains over two pods.
+one slot goes from the first pod to the second, it fits. The search looks for few such moves first,
+in the order of ``ORDER``. On each pod it takes the lightest vreplica that frees enough, or else the
+heaviest ones first. Each goes to the pod where it leaves the least room (best fit), if the
+profile's filters allow that. If no pod has room for one of them, the search makes room for that one
+in the same way, and for no further one. So it finds exchanges, and chains over two pods.
 
-The moves happen one after the other, but a period makes only those that have room at its beginning
+The moves happen one after the other. One plan makes only those that have room at its beginning
 (``Displacement.now``), because a destination's ledger is written first. The rest follows when the
-pool is looked at again. So no vpod is moved both now and later: it would be in its cool-down.
+pool is looked at again, which is at once. A vpod that has moved is in its cool-down by then, so
+none is moved both now and later.
 
 In a pool with ``capacities`` a place must have room in each dimension, and a pod may lack several
 things at once. ``Draft`` is what is planned, ``FreeRoom`` what is free while one search tries, and
@@ -46,8 +46,8 @@ ORDER: Final = ((0, 1), (0, 2), (1, 2), (0, 3), (0, 4), (1, 3), (1, 4))
 STEPS_MAX: Final = 600
 """Vreplicas for which one search tries to find another pod."""
 AMOUNTS_STEPS: Final = 2
-"""Steps that one try counts, if the vreplica takes amounts of the pool's dimensions. It takes as
-long.
+"""As how many steps one try counts if the vreplica takes amounts of the pool's dimensions: it takes
+that much longer.
 """
 PODS_TRIED_MAX: Final = 48
 """Pods that a search tries to give room, those with the most free slots first."""
@@ -58,7 +58,7 @@ ALIKE_MAX: Final = 2
 another.
 """
 REFUSED_MAX: Final = 6
-"""Pods with room that are tried for a vreplica until none of them will do."""
+"""After so many pods with room that were refused, the search gives up on a vreplica."""
 
 
 @dataclass(frozen=True, slots=True)

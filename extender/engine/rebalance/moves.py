@@ -204,7 +204,12 @@ class _Policy:
         while plan.budget > 0:
             placed = plan.draft.placed(key)
             found = self._advice.better(pool, vpod, placed)
-            if found is None and not made and self._swaps_left > 0:
+            if (
+                found is None
+                and not made
+                and self._swaps_left > 0
+                and not pool.profile.compares_pods
+            ):
                 self._swap(vpod)
             if (
                 found is None

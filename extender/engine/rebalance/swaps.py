@@ -7,6 +7,10 @@ likes best. It may be worse off there, but less than the other one gains, so wha
 all vpods are worth in sum rises with each swap. Until the other one has come, policy would bring it
 back. ``Advice.returns`` prevents that.
 
+A profile that compares pods (``Profile.compares_pods``) has no swaps. What one vpod gains there
+changes what the placements of others are worth, so no sum rises, and one swap would follow the
+other for ever (seed 107235951).
+
 A plan makes only the first move, because the second has no room before. Policy finds that one at
 the next look.
 """

@@ -52,7 +52,8 @@ def pods_by_policy(
 ) -> int:
     """The formula up to Knative 1.16. ``filters``, ``scores``: names of the plugins in use."""
     found = collect(state)
-    pods = found.last_ordinal + 1
+    start = state.stateful_set.ordinals_start if state.stateful_set is not None else 0
+    pods = max(0, found.last_ordinal + 1 - start)  # Knative's first ordinal is 0
     pending = sum(
         max(0, vpod.vreplicas - state.decided_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
     )

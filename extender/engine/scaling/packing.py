@@ -37,11 +37,18 @@ class Packing:
     """Free slots by ordinal, from which ``add`` takes. ``added``: the empty pods that were appended
     because something was left.
 
-    ``added_max``: how many pods may be appended.
+    ``added_max``: how many pods may be appended. ``going``: pods whose load is placed elsewhere
+    beside those of ``to_replace``.
     """
 
     def __init__(
-        self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int
+        self,
+        state: PoolState,
+        pool: AdapterPool,
+        ordinals: range,
+        *,
+        added_max: int,
+        going: frozenset[str] = frozenset(),
     ) -> None:
         self._ledgers = LedgerRoom(state)
         empty = dict(pool.capacities)
@@ -58,12 +65,15 @@ class Packing:
         self._added_max = added_max
         self.added = 0
         self._free: dict[int, int] = {}
-        left = to_replace(state)
+        self.going = going
+        self._left = to_replace(state) | going
         for ordinal in ordinals:
             pod = state.by_ordinal.get(ordinal)
             if pod is None:
                 self._free[ordinal] = self._slots
-            elif pod.schedulable or will_be_bound(pod) or (pod.abandoned and pod.name not in left):
+            elif pod.name not in self._left and (
+                pod.schedulable or pod.abandoned or will_be_bound(pod)
+            ):
                 self._free[ordinal] = pod.capacity - pod.decided - _heavier(pod)
         self._with_free: dict[int, int] = {}
         """Free slots -> bit set of the ordinals that have this number. So ``add`` skips pods that
@@ -193,8 +203,9 @@ class ZonePacking(Packing):
         *,
         added_max: int,
         rule: ZoneRule,
+        going: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__(state, pool, ordinals, added_max=added_max)
+        super().__init__(state, pool, ordinals, added_max=added_max, going=going)
         self._state = state
         self._max_skew = rule.max_skew
         self._zones = {zone: state.zones.get(zone, 0) for zone in rule.zones}
@@ -257,6 +268,8 @@ class ZonePacking(Packing):
         if counts is None:
             counts = self._counts[vpod_key] = dict.fromkeys(self._zones, 0)
             for name, claim in self._state.claims_of(vpod_key).items():
+                if name in self._left:
+                    continue  # what is there is among what is added
                 _, zone = self._state.pods[name].where
                 if zone in counts:
                     counts[zone] += claim.decided.vreplicas
@@ -321,8 +334,20 @@ class ZonePacking(Packing):
 
 
 def will_be_bound(pod: PodClaims) -> bool:
-    """Whether the ordinal's pod is still to be bound and will then take work."""
-    return not (pod.bound or pod.draining)
+    """Whether the ordinal's pod is still to be bound and will then take work. While its binding is
+    under way, it takes none yet. One that terminates on a node that is Ready is soon made anew.
+    """
+    return not (pod.draining or (_is_bound(pod) and not _restarts(pod)))
+
+
+def _restarts(known: PodClaims) -> bool:
+    pod, node = known.pod, known.node
+    terminates = pod is not None and pod.deleting and node is not None and node.ready
+    return terminates and not (known.abandoned or known.condemned)
+
+
+def _is_bound(known: PodClaims) -> bool:
+    return known.bound and known.pod is not None and not known.pod.assumed
 
 
 def to_replace(state: PoolState) -> frozenset[str]:
@@ -331,8 +356,8 @@ def to_replace(state: PoolState) -> frozenset[str]:
 
     An abandoned pod that is not bound counts as still to come: if there is no machine for it, there
     is none for another pod. Abandoned pods on nodes that are not Ready are all replaced, since a
-    new pod goes to another node. Of those on Ready nodes, one more is replaced than there are
-    working pods. If adapters do not become Ready at all, that one extra pod shows it, and further
+    new pod goes to another node. Of those on Ready nodes, one more is replaced than there are pods
+    that serve. If adapters do not become Ready at all, that one extra pod shows it, and further
     pods would only be lost too.
     """
     draining = [
@@ -342,8 +367,8 @@ def to_replace(state: PoolState) -> frozenset[str]:
     ]
     if not state.abandoned:
         return frozenset(draining)
-    lost = [pod for pod in state.members() if pod.abandoned and pod.bound and not pod.draining]
+    lost = [pod for pod in state.members() if pod.abandoned and _is_bound(pod) and not pod.draining]
     with_node = [pod.name for pod in lost if pod.node is not None and not pod.node.ready]
     alone = [pod.name for pod in lost if pod.node is None or pod.node.ready]
-    working = sum(1 for pod in state.members() if pod.bound and not pod.leaving)
-    return frozenset({*draining, *with_node, *alone[: working + 1]})
+    serving = sum(1 for pod in state.members() if pod.serving and not pod.leaving)
+    return frozenset({*draining, *with_node, *alone[: serving + 1]})

@@ -21,6 +21,7 @@ nothing. So a second rollout mends a first one whose pods do not get Ready.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
@@ -79,13 +80,14 @@ class RolloutStep:
 @dataclass(frozen=True, slots=True)
 class _Marked:
     """A pod that hands its shares over. ``goes``: it is to be evicted. ``overdue``: as in
-    ``Replaced``. ``fades``: its mark is to be renewed.
+    ``Replaced``. ``fades``: its mark is to be renewed first. ``over``: so is the time for it.
     """
 
     pod: AdapterPod
     goes: bool
     overdue: bool
     fades: bool
+    over: bool
 
 
 def outdated(pool: PoolState) -> Iterator[tuple[PodClaims, AdapterPod]]:
@@ -120,6 +122,18 @@ def surge_slots(pool: PoolState, adapter_pool: AdapterPool) -> int:
     return max(0, adapter_pool.rollout.surge * adapter_pool.slots_per_pod - replaced)
 
 
+def replaced_next(pool: PoolState) -> frozenset[str]:
+    """Names of the pods for which the surge is: those that the rollout replaces next. The pool
+    grows until others can take what they carry.
+    """
+    adapter_pool = pool.adapter_pool
+    if adapter_pool is None or not adapter_pool.rollout.surge or not is_under_way(pool):
+        return frozenset()
+    marked = sum(1 for pod in pool.members() if pod.evicted is MoveReason.ROLLOUT)
+    old = (pod.name for pod, _ in outdated(pool) if pod.serving and pod.evicted is None)
+    return frozenset(islice(old, max(0, adapter_pool.rollout.surge - marked)))
+
+
 def stays_without_surge(pool: PoolState, pod: PodClaims) -> bool:
     """Whether the pool does not grow for what the pod carries: a rollout without surge replaces
     it.
@@ -144,15 +158,17 @@ def next_step(pool: PoolState, now_s: float) -> RolloutStep:
     left = f"{counted(len(old), 'pod')} of an old revision"
     marked = _marked(old, pool, now_s)
     again = tuple(one.pod for one in marked if one.fades)
+    # Others wait for their turn behind the marks of a rollout that stands still. So these end.
+    meanwhile = tuple(one.pod for one in marked if one.fades and not one.over)
     waits = _why_not_now(pool.stateful_set)
     if waits is not None:
-        return RolloutStep(waits[0], f"{left}; waits: {waits[1]}", again=again)
+        return RolloutStep(waits[0], f"{left}; waits: {waits[1]}", again=meanwhile)
     unavailable = UnavailablePods(pool)
     away = list(_away(pool, pool.stateful_set))
     budget = unavailable.most - len(away)
     if budget <= 0:
         note = f"{left}; waits: {away[0]}"
-        return RolloutStep(RolloutReason.POD_NOT_READY, note, again=again)
+        return RolloutStep(RolloutReason.POD_NOT_READY, note, again=meanwhile)
     broken = [pod for known, pod in old if not (known.serving or pod.deleting)][:budget]
     marked = marked[: budget - len(broken)]
     mark, why_none = _next(pool, old, unavailable)
@@ -173,12 +189,11 @@ def next_step(pool: PoolState, now_s: float) -> RolloutStep:
         *(Replaced(pod) for pod in broken),
         *(Replaced(one.pod, one.overdue) for one in marked if one.goes),
     )
-    going = {one.pod.name for one in evict}
     return RolloutStep(
         RolloutReason.REPLACING if evict else RolloutReason.HANDING_OVER,
         "; ".join(filter(None, notes)),
         mark=tuple(mark),
-        again=tuple(pod for pod in again if pod.name not in going),
+        again=again,
         evict=evict,
     )
 
@@ -193,15 +208,19 @@ def _marked(
     old: list[tuple[PodClaims, AdapterPod]], pool: PoolState, now_s: float
 ) -> list[_Marked]:
     """The pods that hand their shares over for the rollout, in its order."""
-    marked = []
+    marked: list[_Marked] = []
+    adapter_pool = pool.adapter_pool
+    if adapter_pool is None:
+        return marked
     for known, pod in old:
         eviction = eviction_of(pod)
         if eviction is None or known.evicted is not MoveReason.ROLLOUT or not known.serving:
             continue
         empty = not (known.claims or known.held or pod.ledger or pod.ledger_error)
-        overdue = pool.adapter_pool is not None and now_s > eviction.ends_at_s(pool.adapter_pool)
-        fades = eviction.fades(now_s)
-        marked.append(_Marked(pod, goes=empty or overdue, overdue=not empty, fades=fades))
+        over = eviction.is_over(adapter_pool, now_s)
+        fades = eviction.fades(adapter_pool, now_s)
+        goes = (empty or over) and not fades
+        marked.append(_Marked(pod, goes=goes, overdue=not empty, fades=fades, over=over))
     return marked
 
 

@@ -62,6 +62,20 @@ def ordinals_to_close(
     return _below(start + stateful_set.replicas) ^ _below(start + count)
 
 
+def advised_count(
+    state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone
+) -> int:
+    """The pods that others should give to a pool that they size. It is lower than now only if what
+    is placed above finds room below.
+    """
+    pool, stateful_set, count = state.adapter_pool, state.stateful_set, plan.unlimited
+    if pool is None or stateful_set is None:
+        return count
+    if count < stateful_set.replicas and state.profile.rules.scale_by_need:
+        count = lasting_count(state, _enough(state, pool, stateful_set, count, allows), allows)
+    return count if pool.max_pods is None else min(count, pool.max_pods)
+
+
 def still_closed(state: PoolState, plan: ScalePlan) -> int:
     """Those of the closed ordinals that exist and are not needed again."""
     if state.stateful_set is None:
@@ -113,13 +127,15 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
     again at once.
 
     What a pool needs depends on what it has (which pod is pending, which zone has room). A count
-    that is wanted now may be too low once it is reached.
+    that is wanted now may be too low once it is reached. If others size the pool, it is what they
+    are advised.
     """
     replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
     while count < replicas and (plan := plan_scale(state, allows, replicas=count)) is not None:
-        if plan.wanted <= count:
+        needed = plan.unlimited if plan.external else plan.wanted
+        if needed <= count:
             break
-        count = min(replicas, plan.wanted)
+        count = min(replicas, needed)
     return count
 
 

@@ -34,8 +34,15 @@ from typing import Final
 
 from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims
 from extender.engine.scaling.knative import knative_pods
-from extender.engine.scaling.packing import Packing, ZonePacking, ZoneRule, to_replace, zone_rule
-from extender.engine.scaling.rollout import is_under_way, surge_slots
+from extender.engine.scaling.packing import (
+    Packing,
+    ZonePacking,
+    ZoneRule,
+    to_replace,
+    will_be_bound,
+    zone_rule,
+)
+from extender.engine.scaling.rollout import is_under_way, replaced_next, surge_slots
 from extender.engine.state.pool_state import PoolState
 from extender.model.amounts import Amounts
 from extender.model.counted import counted_are
@@ -160,8 +167,8 @@ def _sane(
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
     """Slots that all vpods of the pool want together.
 
-    Vpods that no pod could ever hold count nothing. Vpods that may not use the pool count what they
-    have.
+    Vpods that no pod could ever hold count nothing. Vpods that may not use the pool, or are being
+    deleted, count what they have.
     """
     pool = state.adapter_pool
     if pool is None:
@@ -177,7 +184,7 @@ def _expected_vreplicas(
             yield (
                 vpod,
                 _wanted(pool, vpod)
-                if allows(vpod)
+                if allows(vpod) and not vpod.deleting
                 else min(vpod.vreplicas, state.decided_vreplicas(vpod.key)),
             )
 
@@ -196,15 +203,18 @@ def _expected_amounts(
 
 
 def missing_vreplicas(
-    state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
+    state: PoolState,
+    pool: AdapterPool,
+    allows: Callable[[VPod], bool],
+    going: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[VPod, int]]:
     """(vpod, vreplicas that need a place), for vpods that can have one. Vreplicas on a pod that
-    they must leave need one too.
+    they must leave need one too, and those on pods of ``going``.
 
     Every vpod is looked at, not only ``vpods_with_pending``: a raised target may be missing
     although all of spec.vreplicas is placed.
     """
-    left = to_replace(state)
+    left = to_replace(state) | going
     for key, vpod in state.vpods.items():
         if (
             not left
@@ -268,7 +278,10 @@ def _by_need(
     unusable = sum(
         _unusable_slots(pod, leaving)
         for pod in state.members()
-        if pod.bound and (not pod.schedulable or pod.ledger_full) and pod.ordinal in ordinals
+        if pod.bound
+        and not will_be_bound(pod)
+        and (not pod.schedulable or pod.ledger_full)
+        and pod.ordinal in ordinals
     )
     if is_under_way(state):
         unusable += surge_slots(state, pool)
@@ -278,7 +291,9 @@ def _by_need(
         floor = max(floor, -(-total // most))
     allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)
     most = min(POOL_PODS_MAX, allowed) + 1  # a pool that needs more is sized again with these
-    extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
+    going = replaced_next(state)
+    packing = Packing(state, pool, ordinals, added_max=most, going=going)
+    extra, left = _appended(state, pool, packing, allows)
     needed = max(floor, replicas + extra if extra else 0)
     rule = zone_rule(state)
     if rule is None or left:
@@ -286,7 +301,7 @@ def _by_need(
     zones = len(rule.zones)
     ceiling = _zone_ceiling(state, pool, zones, needed, allows)
     most = min(most, max(0, ceiling - replicas))
-    packing = ZonePacking(state, pool, ordinals, added_max=most, rule=rule)
+    packing = ZonePacking(state, pool, ordinals, added_max=most, rule=rule, going=going)
     extra, left = _appended(state, pool, packing, allows)
     if not extra:
         return needed, bool(left)
@@ -311,7 +326,8 @@ def _fewest_in_zones(
 
     def fits(count: int) -> bool:
         ordinals = range(_start(state), _start(state) + count)
-        packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
+        going = replaced_next(state)
+        packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule, going=going)
         packing.stand_evenly()
         return not _appended(state, pool, packing, allows)[1]
 
@@ -338,7 +354,7 @@ def _zone_ceiling(
     """
     parts: Counter[tuple[int, Amounts]] = Counter()
     for vpod in state.vpods.values():
-        if pool.could_hold(vpod) and allows(vpod):
+        if pool.could_hold(vpod) and allows(vpod) and not vpod.deleting:
             parts[vpod.weight, vpod.per_vreplica] += -(-_wanted(pool, vpod) // zones)
     capacities = dict(pool.capacities)
     share = 0
@@ -360,7 +376,8 @@ def _appended(
     """
     # The heaviest first, as placing takes them: light ones fit into what is left.
     waiting = sorted(
-        missing_vreplicas(state, pool, allows), key=lambda item: (-item[0].weight, -item[1])
+        missing_vreplicas(state, pool, allows, packing.going),
+        key=lambda item: (-item[0].weight, -item[1]),
     )
     for vpod, missing in waiting:
         if packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica):

@@ -12,14 +12,17 @@ those that should leave their nodes. Such a pod waits until the leader gives it 
 alone counts and decides, so two webhooks cannot both take the last place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
-from extender.model.counted import counted, counted_are
-from extender.model.eviction import TURN_MAX_S, Eviction, eviction_of
+from extender.model.counted import counted, counted_are, first_of
+from extender.model.eviction import BEHIND_CHARS_MAX, TURN_MAX_S, Eviction, eviction_of
 from extender.model.max_unavailable import USUAL
-from extender.model.objects import AdapterPod
+from extender.model.objects import AdapterPod, placement_order
+
+NAMED_PODS_MAX: Final = 5
 
 
 class UnavailablePods:
@@ -49,11 +52,13 @@ class UnavailablePods:
 
     def why_not(self, known: PodClaims) -> str:
         """Why the pod may not be taken out of service now, for people; "" if it may."""
+        if self._pool.stateful_set is None:
+            return "the pool's StatefulSet does not exist, so nothing can be placed elsewhere"
         if known.name in self._names:
             return ""
         if len(self._names) >= self.most:
-            one = counted_are(len(self._names), "pod")
-            return f"{one} unavailable, and maxUnavailable.pool allows {self.most}"
+            are = f"{counted_are(len(self._names), 'pod')} unavailable ({_named(self._names)})"
+            return f"{are}, and maxUnavailable.pool allows {self.most}"
         return self._why_not_for_vpods(known)
 
     def _why_not_for_vpods(self, known: PodClaims) -> str:
@@ -61,11 +66,15 @@ class UnavailablePods:
             return ""
         for key in known.claims:
             names = self._pool.claims_of(key).keys()
-            taken, most = len(names & self._names), self._per_vpod.of(len(names))
-            if taken >= most:
-                are = f"{taken} of the {counted(len(names), 'pod')} of {key}"
-                return f"unavailable: {are}, and maxUnavailable.perVPod allows {most}"
+            taken, most = names & self._names, self._per_vpod.of(len(names))
+            if len(taken) >= most:
+                of = f"{len(taken)} of {counted(len(names), 'pod')} ({_named(taken)})"
+                return f"unavailable: {of}, and maxUnavailable.perVPod allows {most} for {key}"
         return ""
+
+
+def _named(pods: Collection[str]) -> str:
+    return first_of(sorted(pods, key=placement_order), NAMED_PODS_MAX)
 
 
 def _unavailable(pool: PoolState) -> Iterator[str]:
@@ -78,9 +87,11 @@ def _unavailable(pool: PoolState) -> Iterator[str]:
             yield f"{stateful_set.name}-{ordinal}"
 
 
-def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction]]:
+def next_turns(
+    pool: PoolState, now_s: float, is_fresh: Callable[[AdapterPod], bool]
+) -> list[tuple[AdapterPod, Eviction]]:
     """The evictions that change now, the oldest first: they get their turn, or are queued.
-    ``now_s``: epoch seconds.
+    ``now_s``: epoch seconds. ``is_fresh``: whether somebody still tries to evict the pod.
 
     One that has waited for ``TURN_MAX_S`` gets it while fewer pods than ``maxUnavailable.pool``
     hand their shares over: a pod that does not come back must not hold up ``kubectl drain`` for
@@ -94,18 +105,19 @@ def next_turns(pool: PoolState, now_s: float) -> list[tuple[AdapterPod, Eviction
         if known.pod is not None
         and known.evicted is None
         and (eviction := eviction_of(known.pod)) is not None
-        and eviction.is_fresh(now_s)
+        and is_fresh(known.pod)
     ]
     if not waiting:
         return []
     unavailable, turns = UnavailablePods(pool), []
     for eviction, known, pod in sorted(waiting, key=lambda one: (one[0].first_s, one[1].name)):
         overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue()
-        if overdue or not unavailable.why_not(known):
+        why_not = unavailable.why_not(known)[:BEHIND_CHARS_MAX]
+        if overdue or not why_not:
             unavailable.take(known)
             # The webhook judges the turn, and this clock may be behind its own.
             turn_s = max(now_s, eviction.latest_s)
-            turns.append((pod, eviction._replace(turn_s=turn_s)))
-        elif not eviction.queued:
-            turns.append((pod, eviction._replace(queued=True)))
+            turns.append((pod, eviction._replace(turn_s=turn_s, queued=False, behind="")))
+        elif not eviction.queued or eviction.behind != why_not:
+            turns.append((pod, eviction._replace(queued=True, behind=why_not)))
     return turns

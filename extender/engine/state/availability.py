@@ -44,6 +44,8 @@ class AvailableReason(StrEnum):
     POD_TERMINATING = "PodTerminating"
     POD_NOT_READY = "PodNotReady"
     """The pod is not Ready, or does not exist."""
+    LEASE_EXPIRED = "LeaseExpired"
+    """The pod is Ready, and its adapter does not renew its lease (``pools.adapter_leases``)."""
     NOT_ALL_PLACED = "NotAllPlaced"
     """All placed vreplicas are served, but not all wanted ones are placed. The condition Scheduled
     says why.
@@ -55,6 +57,7 @@ UNSERVED_REASONS: Final = (
     AvailableReason.NODE_LOST,
     AvailableReason.POD_TERMINATING,
     AvailableReason.POD_NOT_READY,
+    AvailableReason.LEASE_EXPIRED,
 )
 """The reasons why placed vreplicas are not served, the worst first."""
 _COUNTED: Final = re.compile(r"(\d{1,10}) of ")
@@ -263,6 +266,9 @@ def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
         return Unserved(name, vreplicas, AvailableReason.NODE_LOST, f"node {pod.node} {lost}")
     if pod.deleting:
         return Unserved(name, vreplicas, AvailableReason.POD_TERMINATING, "the pod is terminating")
+    if pod.lease_expired:
+        why = "the adapter's lease has run out"
+        return Unserved(name, vreplicas, AvailableReason.LEASE_EXPIRED, why)
     return Unserved(name, vreplicas, AvailableReason.POD_NOT_READY, "the pod is not Ready")
 
 

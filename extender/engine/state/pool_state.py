@@ -145,9 +145,13 @@ class PoolState(PoolPods):
 
     def end_excuse(self, pod_name: str) -> None:
         """That pod has been away for too long: what it holds counts as not served from now on."""
+        self.excuse(pod_name, excused=False)
+
+    def excuse(self, pod_name: str, *, excused: bool = True) -> None:
+        """Whether what that pod holds counts as served although the pod is away."""
         pod = self.pods.get(pod_name)
-        if pod is not None and pod.excused:
-            pod.excused = False
+        if pod is not None and not pod.serving and pod.excused is not excused:
+            pod.excused = excused
             self._note_down(pod)
             self.revision += 1
             pod.revision += 1

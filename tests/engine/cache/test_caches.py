@@ -177,6 +177,18 @@ def test_a_relist_forgets_what_is_gone_and_keeps_what_was_written_since(changes:
     assert (pod(5), None) in changes
 
 
+def test_what_is_read_in_another_way_at_the_same_version_is_one_change(
+    pods: AdapterPodAssumeCache, changes: Changes
+) -> None:
+    pods.reread(pod(5, node="n1"))
+    assert changes == [(pod(5), pod(5, node="n1"))]
+    with pytest.raises(VersionConflict):
+        pods.reread(pod(4))
+    with pytest.raises(NotFound):
+        pods.reread(pod(5, name="a-1"))
+    assert pods.latest("ns/a-0") == pod(5, node="n1")
+
+
 def test_a_relist_of_unreadable_version_is_taken_at_its_word(pods: AdapterPodAssumeCache) -> None:
     pods.replace([], "?")
     assert (len(pods), "ns/a-0" in pods) == (0, False)

@@ -42,6 +42,36 @@ def serving(vreplicas: int = 3) -> Holders:
     return holders
 
 
+def asked_twice() -> Holders:
+    """Two writes that tell p-0 to serve have failed."""
+    holders = Holders()
+    holders.ask("0", "p-0", None, an_assignment((3, SERVE)), 0.0)
+    holders.ask("0", "p-0", None, an_assignment((3, SERVE)), 1.0)
+    return holders
+
+
+def test_what_was_asked_twice_and_never_arrived_is_forgotten():
+    """Found by review: it was held for ever, and nobody else served the vpod."""
+    holders = asked_twice()
+    assert list(holders.in_doubt(KEY)) == [("p-0", ASKED_S + 1.0)]
+    assert holders.run_out(ASKED_S) == set()
+    assert others_may(holders) == 0
+    assert holders.next_at() == ASKED_S + 1.0
+    assert holders.run_out(ASKED_S + 1.0) == {KEY}
+    assert others_may(holders) == 3
+    assert list(holders.in_doubt(KEY)) == []
+
+
+@pytest.mark.parametrize(("stopped", "allowed"), [(False, 0), (True, 3)])
+def test_a_pod_that_goes_while_it_is_told_to_serve_keeps_a_lease(stopped: bool, allowed: int):
+    """Found by review: the write whose answer was lost had arrived, and its adapter served."""
+    holders = asked_twice()
+    holders.gone("0", 2.0, stopped=stopped)
+    assert others_may(holders) == allowed
+    holders.run_out(2.0 + LEASE_S)
+    assert others_may(holders) == 3
+
+
 def others_may(holders: Holders, published: int = 3) -> int:
     """What a pod that serves nothing yet may be told to serve."""
     return holders.allowed(KEY, "1", published)

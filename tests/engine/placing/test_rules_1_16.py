@@ -65,6 +65,18 @@ def test_maxfillup_on_three_pods_of_five_slots(vreplicas, placed, expected, left
     assert (by_ordinal(decision.target), decision.pending) == (expected, left)
 
 
+def test_what_is_published_on_a_pod_that_nobody_knows_any_more_is_placed_anew():
+    """Found by review: the error ended the service. Such an object is watched, and its controller
+    asks for it, too.
+    """
+    scene = Scene(slots=5).pods(0, 1, 2).vpod("a", 4)
+    vpod = replace(scene.pool.vpods["tenant/a"], placements={"dispatcher-0": 2, "dispatcher-9": 2})
+    scene.pool.set_profile(KNATIVE_MAXFILLUP_PROFILE)
+    decision = place(scene.pool, vpod)
+    assert (sum(decision.target.values()), decision.pending) == (4, 0)
+    assert "dispatcher-9" not in decision.target
+
+
 def test_maxfillup_fills_no_pod_that_takes_no_work():
     scene = Scene(slots=5).pods(1).pod(0, node="").pod(2, unschedulable=True).vpod("a", 8)
     decision = decide(scene, KNATIVE_MAXFILLUP_PROFILE)

@@ -264,6 +264,15 @@ def test_steady_noise_of_ten_percent_moves_nothing_once_the_pool_is_balanced(poo
     assert [pool.round(spread) for _ in range(10)] == [[]] * 10
 
 
+def test_noise_does_not_move_a_vreplica_from_one_hot_pod_to_the_next():
+    """Found by the property below: each of several pods is hot with it, and no pod without."""
+    pool = _pool(seed=93920, pods=7, per_pod=2, skew=1000.0, profile="default")
+    spread = noise(random.Random(93920))
+    for _ in range(10):
+        pool.round(spread)
+    assert [move for _ in range(100) for move in pool.round(spread)] == []
+
+
 @settings(max_examples=60, deadline=None)
 @given(pool=pools, seed=st.integers(0, 2**32))
 def test_under_steady_noise_moves_come_to_an_end_in_any_pool(pool, seed):

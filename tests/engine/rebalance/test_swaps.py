@@ -3,7 +3,10 @@ makes way first.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.least_allocated import LeastAllocated
 from extender.engine.policy.profiles import SPREAD_PROFILE
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
@@ -76,6 +79,20 @@ def test_nothing_makes_way_that_loses_as_much_as_is_gained():
     scene.vpod("big", 1, {2: 1}, weight=14)
     moved = [move for move in plan(scene, V) if move[0] == "other"]
     assert moved == []
+
+
+def test_nothing_makes_way_where_the_profile_compares_pods():
+    """Seed 107235951: one swap followed the other for over an hour."""
+    scene = single_and_filler()
+    compares = Weighted(LeastAllocated("slots"), 1)
+    scene.pool.set_profile(
+        replace(
+            SPREAD_PROFILE,
+            scores=(*SPREAD_PROFILE.scores, compares),
+            deschedulers=(*SPREAD_PROFILE.deschedulers, compares),
+        )
+    )
+    assert plan(scene, V) == []
 
 
 def test_nothing_makes_way_that_is_too_light_to_be_enough():

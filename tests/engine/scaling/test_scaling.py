@@ -1,5 +1,7 @@
 """How many pods a pool needs (DESIGN 5.4)."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
@@ -105,6 +107,37 @@ def test_pods_from_before_slots_per_pod_was_raised_do_not_stand_in_the_way_of_gr
 def test_pods_still_to_come_are_counted_before_more_are_wanted():
     scene = Scene(slots=5, replicas=2).pods(0).pod(1, node="").vpod("a", 10)
     assert wanted(scene) == 2
+
+
+def test_a_pod_whose_binding_is_under_way_is_still_to_come():
+    """It takes no work yet. It counted as no room, and the pool got one pod too many."""
+    scene = Scene(slots=5, replicas=2).pod(0, {"tenant/a": 5}).pod(1, {}, assumed=True)
+    assert wanted(scene.vpod("a", 8, {0: 5})) == 2
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        ({}, 2),
+        ({"node": "failing"}, 3),
+        ({"unschedulable": True}, 3),
+    ],
+    ids=["it is soon made anew", "its node is not Ready", "it is drained"],
+)
+def test_a_pod_that_terminates_is_room_if_its_ordinal_comes_back(
+    pod: dict[str, Any], expected: int
+):
+    """Found by review: a restart during a burst gave the pool one pod too many."""
+    scene = Scene(slots=5, replicas=2).node(a_node("failing", ready=False))
+    scene.pod(0, {"tenant/a": 5}, ready=True).pod(1, {}, deleting=True, **pod)
+    assert wanted(scene.vpod("a", 8, {0: 5})) == expected
+
+
+def test_an_object_that_is_being_deleted_asks_for_no_more_than_it_has():
+    """Found by review: with a finalizer that hangs, the pool stayed as large as its spec."""
+    scene = Scene(slots=5, replicas=2).pod(0, {"tenant/a": 5}).pods(1)
+    scene.vpod("a", 5, {0: 5}).vpod("b", 20, deleting=True)
+    assert wanted(scene) == 1
 
 
 def test_a_vreplica_heavier_than_any_pod_asks_for_none():
@@ -262,6 +295,19 @@ def test_pods_of_five_slots_in_three_zones(scene, expected, unschedulable):
     assert (plan.wanted, plan.unschedulable) == (expected, unschedulable)
 
 
+@pytest.mark.parametrize("per_pod", [2, 4, 8])
+def test_what_a_drained_pod_has_counts_once_in_its_zone(per_pod: int):
+    """Found by review: the pool grew although placing found room."""
+    slots = 2 * per_pod
+    scene = Scene(slots=slots, replicas=3).node(a_node("n0", "z0")).node(a_node("n1", "z1"))
+    scene.pool.set_profile(HA_PROFILE)
+    scene.pod(0, {"tenant/a": per_pod}, node="n0", unschedulable=True).pod(2, {}, node="n0")
+    scene.pod(1, {"tenant/a": per_pod, "tenant/b": per_pod}, node="n1")
+    scene.vpod("a", 2 * per_pod, {0: per_pod, 1: per_pod}).vpod("b", per_pod, {1: per_pod})
+    assert place(scene.pool, scene.pool.vpods["tenant/a"]).pending == 0
+    assert wanted(scene) == 3
+
+
 def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
     """Each new pod lands in a zone that has room for pods, and never in the one that lacks them."""
     scene = in_zones(1, 1, 0).vpod("a", 9)
@@ -350,6 +396,17 @@ def test_knatives_formula_counts_vreplicas_and_nothing_else():
 def by_policy(*scores, filters=()) -> Profile:
     weighted = tuple(Weighted(score, 1) for score in scores)
     return Profile(name="imported", rules=KNATIVE_1_16_RULES, filters=filters, scores=weighted)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_knatives_formula_counts_pods_from_the_first_ordinal(start: int):
+    """Found by review: with spec.ordinals.start each look added as many pods."""
+    scene = Scene(slots=5, replicas=2, start=start)
+    scores = (Weighted(AvailabilityZonePriority(), 1),)
+    scene.pool.set_profile(Profile(name="imported", rules=KNATIVE_1_16_RULES, scores=scores))
+    for ordinal in (start, start + 1):
+        scene.pod(ordinal, {})
+    assert wanted(scene) == 2
 
 
 @pytest.mark.parametrize(
@@ -457,6 +514,18 @@ class TestPodsTakenForLost:
                 frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted))
             )
         assert wanted == 3
+
+    @pytest.mark.parametrize("pods", [4, 20])
+    def test_a_pod_that_has_not_been_given_up_yet_and_is_not_ready_is_not_at_work(self, pods: int):
+        """Found by review: the extra pod counted as one that works, until it was given up itself.
+        So the pool doubled.
+        """
+        scene = Scene(replicas=pods + 1, slots=5)
+        for ordinal in range(pods + 1):
+            scene.pod(ordinal, {"tenant/a": 5} if ordinal < pods else {}, ready=False)
+        scene.vpod("a", 5 * pods, dict.fromkeys(range(pods), 5))
+        scene.pool.set_abandoned(frozenset(f"dispatcher-{ordinal}" for ordinal in range(pods)))
+        assert plan_of(scene).wanted == pods + 1
 
 
 def test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room():

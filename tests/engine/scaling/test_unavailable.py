@@ -3,10 +3,10 @@
 import pytest
 
 from extender.engine.scaling.unavailable import UnavailablePods, next_turns
-from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction
+from extender.model.eviction import BEHIND_CHARS_MAX, TURN_MAX_S, Eviction, encode_eviction
 from extender.model.max_unavailable import MaxUnavailable, PodLimit
 from extender.model.moves import MoveReason
-from extender.model.objects import Handoff, HandoffMode
+from extender.model.objects import AdapterPod, Handoff, HandoffMode
 from tests.support.builders import Scene
 
 NOW_S = 1_800_000_000.0
@@ -39,8 +39,12 @@ def mark(
     scene.pod(ordinal, ledger or {}, ready=True, evicting_text=text)
 
 
-def turns(scene: Scene) -> list[str]:
-    return [pod.name for pod, mark in next_turns(scene.pool, NOW_S) if mark.turn_s == NOW_S]
+def changes(scene: Scene, *, fresh: bool = True) -> list[tuple[AdapterPod, Eviction]]:
+    return next_turns(scene.pool, NOW_S, lambda _: fresh)
+
+
+def turns(scene: Scene, *, fresh: bool = True) -> list[str]:
+    return [pod.name for pod, mark in changes(scene, fresh=fresh) if mark.turn_s == NOW_S]
 
 
 def test_evictions_get_their_turns_in_the_order_of_their_first_attempts():
@@ -93,8 +97,24 @@ def test_overdue_evictions_go_as_many_at_a_time_as_the_limit_and_pods_that_are_a
 
 def test_an_eviction_that_nobody_tries_any_more_gets_no_turn():
     scene = a_scene()
-    mark(scene, 0, ago_s=FRESH_S + 1, latest_ago_s=FRESH_S)
-    assert turns(scene) == []
+    mark(scene, 0)
+    assert turns(scene, fresh=False) == []
+
+
+def test_without_its_statefulset_a_pool_gives_no_turns():
+    """Found by review: while it is made anew, all pods of the pool got theirs one by one, and
+    nothing can be placed meanwhile.
+    """
+    scene = a_scene()
+    scene.pool.set_pool(scene.pool.adapter_pool, None)
+    mark(scene, 0)
+    mark(scene, 1, ago_s=20)
+    found = changes(scene)
+    assert [(pod.name, eviction.queued) for pod, eviction in found] == [
+        ("dispatcher-1", True),
+        ("dispatcher-0", True),
+    ]
+    assert "StatefulSet does not exist" in found[0][1].behind
 
 
 def test_maintenance_waits_for_its_turn_as_evictions_do():
@@ -111,18 +131,35 @@ def test_a_turn_does_not_begin_before_the_last_attempt_of_a_webhook_whose_clock_
     """Seed 777017: a leader whose clock was an hour behind gave a turn that was over already."""
     scene = a_scene()
     mark(scene, 0, latest_ago_s=-3600)
-    ((_, eviction),) = next_turns(scene.pool, NOW_S)
+    ((_, eviction),) = changes(scene)
     assert eviction.turn_s == NOW_S + 3600
 
 
-def test_an_eviction_that_has_to_wait_is_queued_once():
+def test_an_eviction_that_has_to_wait_is_queued_once_and_again_when_the_reason_changes():
     scene = a_scene(MaxUnavailable(pool=PodLimit(1)))
     mark(scene, 0, turn=True)
     mark(scene, 1)
-    ((pod, queued),) = next_turns(scene.pool, NOW_S)
-    assert (pod.name, queued.queued, queued.waits) == ("dispatcher-1", True, True)
+    ((pod, queued),) = changes(scene)
+    assert (pod.name, queued.waits) == ("dispatcher-1", True)
+    why = "unavailable ({}), and maxUnavailable.pool allows 1"
+    assert queued.behind == "1 pod is " + why.format("dispatcher-0")
     scene.pod(1, {}, ready=True, evicting_text=encode_eviction(queued, "uid-1"))
-    assert next_turns(scene.pool, NOW_S) == []
+    assert changes(scene) == []
+    scene.pod(2, {}, ready=False)
+    ((_, queued),) = changes(scene)
+    assert queued.behind == "2 pods are " + why.format("dispatcher-0, dispatcher-2")
+
+
+def test_a_reason_that_is_cut_is_written_once():
+    key = f"tenant/{'a' * BEHIND_CHARS_MAX}"
+    scene = a_scene(MaxUnavailable(pool=PodLimit(3)), p0={key: 1}, p1={key: 1})
+    mark(scene, 0, turn=True, ledger={key: 1})
+    mark(scene, 1, ledger={key: 1})
+    ((_, queued),) = changes(scene)
+    assert len(queued.behind) == BEHIND_CHARS_MAX
+    text = encode_eviction(queued, "uid-1")
+    scene.pod(1, {key: 1}, ready=True, evicting_text=text)
+    assert changes(scene) == []
 
 
 def test_a_pool_that_hands_nothing_over_gives_no_turns():
@@ -163,11 +200,11 @@ def test_why_a_pod_may_not_go_names_the_limit():
     pods = scene.pool.pods
     unavailable.take(pods["dispatcher-0"])
     assert unavailable.why_not(pods["dispatcher-1"]) == (
-        "unavailable: 1 of the 2 pods of tenant/a, and maxUnavailable.perVPod allows 1"
+        "unavailable: 1 of 2 pods (dispatcher-0), and maxUnavailable.perVPod allows 1 for tenant/a"
     )
     unavailable.take(pods["dispatcher-2"])
     assert unavailable.why_not(pods["dispatcher-3"]) == (
-        "2 pods are unavailable, and maxUnavailable.pool allows 2"
+        "2 pods are unavailable (dispatcher-0, dispatcher-2), and maxUnavailable.pool allows 2"
     )
 
 

@@ -48,6 +48,11 @@ def test_vreplicas_on_pods_that_are_ready_are_served():
     [
         ({"ready": False}, AvailableReason.POD_NOT_READY, "the pod is not Ready"),
         (
+            {"ready": False, "lease_expired": True},
+            AvailableReason.LEASE_EXPIRED,
+            "the adapter's lease has run out",
+        ),
+        (
             {"ready": True, "deleting": True},
             AvailableReason.POD_TERMINATING,
             "the pod is terminating",
