@@ -53,10 +53,12 @@ from extender.service.placing.foreign_status import ForeignStatus
 from extender.service.placing.placer import Placer, Reporting
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.acknowledgements import AcknowledgementWriter
+from extender.service.pools.adapter_leases import AdapterLeases
 from extender.service.pools.assignments import AssignmentWriter
 from extender.service.pools.autoscaler import Autoscaler
 from extender.service.pools.availability import AvailabilityTracker
 from extender.service.pools.descheduler import Descheduler
+from extender.service.pools.evictions import EvictionMarks
 from extender.service.pools.evictor import Evictor
 from extender.service.pools.leadership import Leadership
 from extender.service.pools.load_polling import LoadPolling, LoadServer
@@ -228,6 +230,7 @@ class Service:
             metrics=self.metrics,
             now=self._now,
         )
+        self.eviction_marks = EvictionMarks(self.caches, self._clock)
         self.rollouts = Rollouts(
             self.caches,
             self.autoscaler,
@@ -235,6 +238,7 @@ class Service:
             recorder=self.recorder,
             metrics=self.metrics,
             now=self._now,
+            marks=self.eviction_marks,
         )
         self.rescheduler = Rescheduler(
             self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
@@ -252,7 +256,7 @@ class Service:
             unexpected_writes=unexpected_writes,
             metrics=self.metrics,
             clock=self._clock,
-            now=self._now,
+            marks=self.eviction_marks,
             on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
         )
         self.assignments = AssignmentWriter(
@@ -262,6 +266,13 @@ class Service:
             recorder=self.recorder,
             seen_version=lambda: self.informers.pods_seen_version,
             rng=self._rng,
+        )
+        self.adapter_leases = AdapterLeases(
+            self.caches,
+            fenced=self._fenced,
+            recorder=self.recorder,
+            clock=self._clock,
+            now=self._now,
         )
         self.reactivator = Reactivator(
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
@@ -515,6 +526,7 @@ class Service:
                 tasks.create_task(self.rollouts.run(bucket), name="rollouts")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")
                 tasks.create_task(self.assignments.run(bucket), name="assignments")
+                tasks.create_task(self.adapter_leases.run(bucket), name="adapter leases")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
             self.leadership.ended(bucket)
@@ -536,7 +548,7 @@ class Service:
     def acknowledge_verb(self, load_verb: LoadVerb) -> AcknowledgeVerb:
         """Return the handler of ``POST /v1/acknowledge``."""
         writer = AcknowledgementWriter(self._api, self.caches)
-        return AcknowledgeVerb(self.caches, writer, load_verb)
+        return AcknowledgeVerb(self.caches, writer, self.adapter_leases, load_verb)
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()

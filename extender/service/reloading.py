@@ -1,9 +1,9 @@
 """Reloads the configuration file while the service runs.
 
 Every ``RELOAD_PERIOD_S`` it compares the modification time, inode and size of the file, and of each
-file that it refers to, with the last ones seen, as ``tls`` does for certificates. So it also
-notices when a mounted ConfigMap is swapped. It reads a changed file whole, off the event loop, and
-checks it as at a start. Then
+file that it refers to, with those from before the last reading, as ``tls`` does for certificates.
+So it also notices when a mounted ConfigMap is swapped, during a reading too. It reads a changed
+file whole, off the event loop, and checks it as at a start. Then
 
 - if the file is wrong, the old settings stay. The reason is logged, counted and shown in
   ``/state.json``;
@@ -18,9 +18,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from extender.config.document import stamps_of
 from extender.config.model import Config
 from extender.config.profiles import WatchedContent
 from extender.config.reload import merge
@@ -65,7 +65,7 @@ class Reloading:
         self._apply = tuple(apply)
         self._files = first.files
         self._imported_digest = first.imported_digest
-        self._seen = _stamps(first.files)
+        self._seen = first.stamps
         self.config = first.config
         """In force."""
         self.waiting: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Reloading:
 
     async def reload_if_changed(self) -> bool:
         """Check the files once. True if a changed file was read, good or not."""
-        stamps = await asyncio.to_thread(_stamps, self._files)
+        stamps = await asyncio.to_thread(stamps_of, self._files)
         if stamps == self._seen:
             return False
         # Set before reading: the next check then notices a change during the reading.
@@ -97,12 +97,7 @@ class Reloading:
             self._refuse(f"{type(error).__name__}: {error}")
             return True
         self._take(reading)
-        self._seen = (
-            await asyncio.to_thread(_stamps, reading.files)
-            if self._files != reading.files
-            else stamps
-        )
-        self._files = reading.files
+        self._files, self._seen = reading.files, reading.stamps
         return True
 
     def describe(self) -> dict[str, object]:
@@ -178,16 +173,3 @@ def change_of_log(config: Config) -> Callable[[Config], None]:
 
     take(config)
     return take
-
-
-def _stamps(files: Sequence[str]) -> tuple[tuple[int, int, int] | None, ...]:
-    """For each file, what changes when it is replaced; None if there is no file."""
-    return tuple(_stamp(name) for name in files)
-
-
-def _stamp(name: str) -> tuple[int, int, int] | None:
-    try:
-        stat = Path(name).stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size

@@ -4,13 +4,16 @@ broken file changes nothing.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from extender.config import profiles
 from extender.config.model import Config, Reload
-from extender.config.profiles import open_config, watched_content_of
+from extender.config.profiles import WatchedContent, open_config
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
 from extender.kube.budget import Budget, Lane
@@ -28,17 +31,23 @@ HEAD = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfigu
 class Scene:
     """A file, and what is told of its changes."""
 
+    metrics: Metrics
+
     def __init__(self, folder: Path, text: str = "") -> None:
         self.path = folder / "config.yaml"
         self.write(text)
         self.applied: list[Config] = []
+        self.reloading = self.started()
+
+    def read(self) -> WatchedContent:
+        return open_config(str(self.path)).watched
+
+    def started(self, before: Callable[[], None] = lambda: None) -> Reloading:
+        """A service reads the file, does ``before``, and only then begins to watch."""
+        watched = Watched(self.read(), self.read)
+        before()
         self.metrics = Metrics()
-        path = str(self.path)
-        watched = Watched(
-            watched_content_of(open_config(path), path),
-            lambda: watched_content_of(open_config(path), path),
-        )
-        self.reloading = Reloading(watched, apply=[self.applied.append], metrics=self.metrics)
+        return Reloading(watched, apply=[self.applied.append], metrics=self.metrics)
 
     def write(self, text: str) -> None:
         """As kubectl or an editor does: a new file in the place of the old one."""
@@ -150,21 +159,73 @@ async def test_profiles_need_a_restart_for_they_decide_what_stays(scene):
     assert (scene.applied, reloading.waiting) == ([], ("profiles",))
 
 
-async def test_a_config_map_that_a_profile_is_read_from_is_looked_at_too(tmp_path):
-    def write_map(priority: str) -> None:
-        (tmp_path / "s.yaml").write_text(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata:\n"
-            f'  priorities: \'[{{"Name": "{priority}", "Weight": 2}}]\'\n'
-        )
+IMPORTING = "profiles: [{name: mine, knativeConfigMaps: {scheduler: s.yaml}}]\n"
 
-    write_map("LowestOrdinalPriority")
-    scene = Scene(tmp_path, "profiles: [{name: mine, knativeConfigMaps: {scheduler: s.yaml}}]\n")
+
+def write_map(folder: Path, weight: int) -> None:
+    new = folder / "s.yaml.new"
+    new.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata:\n"
+        f'  priorities: \'[{{"Name": "LowestOrdinalPriority", "Weight": {weight}}}]\'\n'
+    )
+    new.replace(folder / "s.yaml")
+
+
+async def test_a_config_map_that_a_profile_is_read_from_is_looked_at_too(tmp_path):
+    write_map(tmp_path, 2)
+    scene = Scene(tmp_path, IMPORTING)
     (tmp_path / "s.yaml").touch()
     await scene.reloading.reload_if_changed()
     assert not scene.reloading.waiting
-    (tmp_path / "s.yaml").write_text((tmp_path / "s.yaml").read_text().replace("2}", "3}"))
+    write_map(tmp_path, 3)
     assert await scene.reloading.reload_if_changed()
     assert scene.reloading.waiting == ("profiles",)
+
+
+async def test_a_file_that_is_replaced_while_the_service_starts_is_taken(scene):
+    reloading = scene.started(before=lambda: scene.write("filter: {narrowTo: 8}\n"))
+    assert await reloading.reload_if_changed()
+    assert reloading.config.narrow_to == 8
+    assert not await reloading.reload_if_changed()
+
+
+@pytest.mark.parametrize("step", ["_digest_of", "load_profiles"])
+async def test_a_config_map_that_is_replaced_before_or_after_a_profile_is_read_from_it_is_told(
+    tmp_path, monkeypatch, step
+):
+    write_map(tmp_path, 2)
+    scene = Scene(tmp_path, IMPORTING)
+    taken = getattr(profiles, step)
+
+    def replaced_meanwhile(*arguments: Any) -> Any:
+        found = taken(*arguments)
+        write_map(tmp_path, 3)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(profiles, step, replaced_meanwhile)
+        reloading = scene.started()
+    assert await reloading.reload_if_changed()
+    assert reloading.waiting == ("profiles",)
+
+
+async def test_a_file_that_is_new_and_is_replaced_while_it_is_read_is_read_again(
+    tmp_path, monkeypatch
+):
+    write_map(tmp_path, 2)
+    scene = Scene(tmp_path)
+    loaded = profiles.load_profiles
+
+    def replaced_meanwhile(*arguments: Any) -> Any:
+        found = loaded(*arguments)
+        write_map(tmp_path, 3)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(profiles, "load_profiles", replaced_meanwhile)
+        reloading = await scene.changed_to(IMPORTING)
+    assert await reloading.reload_if_changed()
+    assert not await reloading.reload_if_changed()
 
 
 TLS = {"certFile": "c", "keyFile": "k", "clientCAFile": "ca", "allowedClients": ["one"]}

@@ -96,7 +96,8 @@ class VReplicaBinder(Protocol):
     several pods at once.
 
     ``find`` stores only its result. ``assume`` changes caches and state, and never awaits. ``bind``
-    writes to the API. If it raises, the caller reverts.
+    writes to the API. If it raises, the caller reverts: at once, or when the doubt ends if it
+    raised OutcomeUnknown or was cancelled.
     """
 
     def find(
@@ -117,15 +118,15 @@ class VReplicaBinder(Protocol):
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """Validate again and assume; nothing for a pod that is on the node already. Raises
-        BindRefused. Then no cache and no state has changed, but the result of ``find`` may be
-        forgotten.
+        BindRefused. After a refusal, pods and state are as before. Only the result of ``find`` may
+        be forgotten.
         """
         ...
 
     async def bind(self, assumed: AssumedPod) -> None:
-        """Write the Binding, and wait until the watch shows it (BindPodVolumes waits for its
-        claims, too). Raises ApiError, and BindRefused if the API server forbids the write (403), or
-        if the watch shows that the pod is gone.
+        """Write the Binding, and wait a limited time for the watch to show it (BindPodVolumes waits
+        for its claims, too). Raises ApiError, and BindRefused if the API server forbids the write
+        (403), or if the watch shows that the pod is gone.
 
         If the outcome of the write is unknown, reads the pod back. Raises OutcomeUnknown only if
         that fails too.
@@ -138,8 +139,8 @@ class VReplicaBinder(Protocol):
 
 
 class SchedulerVReplicaBinder:
-    """Implements ``VReplicaBinder`` on caches. ``leads``: whether a pod that binds may receive
-    pending vreplicas of its pool.
+    """Implements ``VReplicaBinder`` on caches. ``leads``: whether this replica leads the
+    pool with that key. Only then may a bind add pending vreplicas.
     """
 
     def __init__(
@@ -152,7 +153,8 @@ class SchedulerVReplicaBinder:
         narrow_to: int = 0,
         seen_within_s: float = 0.0,
     ) -> None:
-        """``narrow_to``: how many nodes ``find`` passes at most, with cached nodes; 0: all.
+        """``narrow_to``: how many nodes ``find`` passes at most at a pod's first call, with cached
+        nodes; 0: all. Each further call passes four times as many.
         ``seen_within_s``: how long ``bind`` waits for the watch, which may be cut.
         """
         self._api = api
@@ -188,9 +190,9 @@ class SchedulerVReplicaBinder:
         return verdicts
 
     def _assumed_ledger(self, pod: AdapterPod) -> BindLedger | None:
-        """The ledger that ``assume`` has given the pod, None if it has not. The pod's claims count
-        it already, so it is not planned again. kube-scheduler asks again if a bind has not answered
-        in time.
+        """The ledger that ``assume`` has given the pod; None if it has not. kube-scheduler may
+        filter a pod again if a bind has not answered in time. The pod's claims count that ledger
+        already, so it is not planned again.
         """
         known = self._caches.pods.get(pod.key)
         if known is None or not known.assumed or known.uid != pod.uid:
@@ -328,7 +330,8 @@ class SchedulerVReplicaBinder:
             self._caches.state.pool(pod.pool).stateful_set,
         )
         cordoned = known is not None and known.cordoned
-        fit = workload.fit if workload is not None else None
+        # Other webhooks, or an older revision, may have given the pod what the template lacks.
+        fit = pod.fit or (workload.fit if workload is not None else None)
         tolerated = fit is None or fit.tolerates_cordon()
         return (ConflictReason.NODE_UNSCHEDULABLE,) if cordoned and not tolerated else ()
 

@@ -138,11 +138,12 @@ class PodBinder:
     def _known(self, key: str, uid: str) -> AdapterPod | None:
         """The pod in the cache; None if it must be read."""
         # ``latest`` is what the API server sent last, ``get`` what is assumed on top of that. An
-        # assumed pod is probably bound already, and its watch event is still to come.
+        # assumed pod is probably bound already, and its watch event is still to come. If a pod is
+        # bound, kube-scheduler seldom asks. After a restore of etcd it is perhaps bound no more,
+        # and kube-scheduler would believe forever that it is (seed 108015178).
         pod, effective = self._caches.pods.latest(key), self._caches.pods.get(key)
-        if pod is None or pod.uid != uid or (effective is not None and effective.assumed):
-            return None
-        return pod
+        assumed = effective is not None and effective.assumed
+        return None if pod is None or pod.uid != uid or pod.node or assumed else pod
 
     async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
         """Bind a pod that is no adapter. The Binding names its UID and no version: whatever else

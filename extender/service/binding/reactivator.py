@@ -19,7 +19,7 @@ growing intervals, from 1 s doubling to 60 s.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
@@ -27,8 +27,7 @@ from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bounded import put_bounded
 from extender.model.names import RETRY_ANNOTATION
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod
-from extender.node.candidates import Candidates
-from extender.node.verbs import filter_known_nodes
+from extender.node.verbs import passes_one_of
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 
@@ -48,7 +47,7 @@ class _Refusal(NamedTuple):
     """
 
     key: str
-    nodes: tuple[str, ...]
+    nodes: frozenset[str]
     shown: str
 
 
@@ -65,6 +64,7 @@ class Reactivator:
         self._metrics = metrics
         self._refused: OrderedDict[str, _Refusal] = OrderedDict()
         """By pod UID."""
+        self._last_nodes = frozenset[str]()
         self._patches = 0
         self._patched: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """Pod UID -> (patches that did not help, earliest loop time of the next one)."""
@@ -79,10 +79,17 @@ class Reactivator:
         caches.pods.add_event_handler(self._pod_changed)
         caches.vpods.add_event_handler(self._vpod_changed)
 
-    def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
-        """Remember that filter has refused the pod on all of these nodes."""
+    def note(self, pod: AdapterPod, nodes: frozenset[str]) -> None:
+        """Remember that filter has refused the pod on all of these nodes.
+
+        Mostly they are those of the pod before. A set for each pod would take 1 MiB for 15,000
+        nodes.
+        """
+        if nodes == self._last_nodes:
+            nodes = self._last_nodes
+        self._last_nodes = nodes
         known = self._caches.pods.get(pod.key)
-        refusal = _Refusal(pod.key, tuple(nodes), known.uid if known is not None else "")
+        refusal = _Refusal(pod.key, nodes, known.uid if known is not None else "")
         put_bounded(self._refused, pod.uid, refusal, REFUSED_PODS_MAX)
 
     def forget(self, pod_uid: str) -> None:
@@ -128,6 +135,7 @@ class Reactivator:
             looked_at = loop.time()
             for uid, refusal in list(self._refused.items()):
                 await self._look_at(uid, refusal)
+                await asyncio.sleep(0)  # many pods and many nodes take seconds
             self._take_over()
             for uid, key in list(self._taken_over.items()):
                 await self._look_at_taken_over(uid, key)
@@ -177,7 +185,6 @@ class Reactivator:
         put_bounded(self._patched, uid, (count + 1, not_before), REFUSED_PODS_MAX)
 
     async def _look_at(self, uid: str, refusal: _Refusal) -> None:
-        state = self._caches.state
         pod = self._caches.pods.get(refusal.key)
         if pod is not None and pod.uid != uid:
             if pod.uid != refusal.shown:
@@ -189,7 +196,7 @@ class Reactivator:
             return
         if pod is None or self._too_soon(uid):
             return
-        if filter_known_nodes(state, pod, Candidates.of(refusal.nodes)).passed:
+        if passes_one_of(self._caches.state, pod, refusal.nodes):
             await self._patch(pod)
 
     async def _look_at_taken_over(self, uid: str, key: str) -> None:

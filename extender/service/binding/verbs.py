@@ -90,8 +90,8 @@ class ExtenderVerbs:
             self._metrics.refused(reason, refused)
         if verdicts.passed or not args.candidates:
             self._reactivator.forget(pod.uid)
-        else:
-            self._reactivator.note(pod, args.names)
+        elif self._caches.serves(pod.namespace):  # a pod of others is in no cache
+            self._reactivator.note(pod, args.candidates.in_any_order.asked)
         if verdicts.passed is not args.candidates:
             self._lists.answered(verdicts.passed)
         reply = encode_filter_result(args, verdicts.passed, verdicts.failed, verdicts.unresolvable)

@@ -247,6 +247,8 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             old.deleting,
             old.finished,
             old.slots,
+            old.owner,
+            old.owner_uid,
         )
         == (
             new.uid,
@@ -258,6 +260,8 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             new.deleting,
             new.finished,
             new.slots,
+            new.owner,
+            new.owner_uid,
         )
         and old.ledger == new.ledger
         and old.ledger_error == new.ledger_error

@@ -7,9 +7,6 @@ For a batch of decisions of one pool:
 2. *statuses*: one patch per vpod, of what step 1 achieved;
 3. *ledgers down*: one patch per pod, with everything that has left it.
 
-``Batch`` has what became of each decision. ``publishable`` says what step 2 may write, and
-``StatusDoubts`` and ``LedgerConfirmations`` what is not certain.
-
 So a status never publishes what no ledger covers (I2), and a move reaches its new pod before it
 leaves the old one. A crash in between leaves a ledger larger than the status; the next leader
 publishes or frees the excess. Vreplicas on a pod whose bind is unconfirmed are not published
@@ -23,6 +20,9 @@ was made. If anybody else has written, such as another leader, it fails instead 
 the pod (I1). The batch's reservations are released at the end, when the caches hold what was
 written. While a write's outcome or the stored status is not known, and while a vpod waits for
 adapters, its reservations stay until they expire or the vpod is decided again.
+
+``Batch`` has what became of each decision. ``publishable`` says what step 2 may write, and
+``StatusDoubts`` and ``LedgerConfirmations`` what is not certain.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Committer:
         vpod_events: VPodEvents,
         metrics: Metrics,
     ) -> None:
-        """``write_foreign_status``: makes the write of a status of a vpod that is not a VPod."""
+        """``write_foreign_status``: makes the status write of a vpod of a foreign kind."""
         self._api = api
         self._caches = caches
         self._clock = clock
@@ -152,7 +152,7 @@ class Committer:
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
         """Pod name -> vreplicas of a decision that ``vpod`` may publish now: those that ledgers
-        cover beyond doubt.
+        cover beyond doubt, or that it publishes already.
         """
         confirmed, _ = self._publishable_ledgers(decision)
         return publishable(decision.target, confirmed, vpod.placements)
@@ -166,8 +166,8 @@ class Committer:
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self.leadership.leads(pool):
-                    # The process paused for longer than its Lease lasts: another leader decides by
-                    # now.
+                    # The process may have paused for longer than its Lease lasts. Then another
+                    # leader decides by now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
                 await step(batch)
@@ -177,7 +177,8 @@ class Committer:
                 if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
-                    # A status that waits for adapters shows none of the moves yet.
+                    # The status that was just written shows none of these moves, because adapters
+                    # are not ready. So it is what was published before them.
                     before = key in batch.waiting and key in batch.written
                     published = self._published(key, pool) if before else batch.published[key]
                     self._unreported_moves.remember(decision, published)
@@ -248,7 +249,8 @@ class Committer:
         """Pod name -> vpod key -> share, for ledgers that hold more than is published now."""
         downs: dict[str, dict[str, Share]] = {}
         for key in batch.decisions:
-            # For failed vpods too: this starts the list that ends a doubt.
+            # For failed vpods too: if a status is in doubt, this lists the vpods again, which ends
+            # the doubt.
             self.status_doubts.look_again(key)
             if key in batch.failed or key in batch.stale:
                 continue
@@ -266,10 +268,11 @@ class Committer:
         ``batch`` why the vpod has to be decided again.
 
         A share is skipped if (1) a bind has added it since the decision, (2) its pod is gone or
-        only assumed, or (3) an adapter still needs it. It is never lowered below (4) what this
-        pool's status publishes, even if its write failed, or (5) what the vpod still publishes here
-        after it has left the pool (I2). For a status alone it is never raised (6): a caller may
-        publish more than its pod came back with, and must first hear of that.
+        only assumed, or (3) an adapter still needs it. It is never lowered below (4) what the
+        vpod's status publishes on this pod, even if this batch failed to write it, or (5) what the
+        vpod still publishes here after it has left the pool (I2). If the status publishes more than
+        the ledger has, the ledger is not raised (6): a caller's pod may have come back with less,
+        and the caller must hear of that first.
         """
         decision = batch.decisions[key]
         # A vpod recreated under its old name may want what the ledgers hold.
@@ -395,7 +398,8 @@ class Committer:
         """
         confirmed, unconfirmed = self._publishable_ledgers(decision)
         if unconfirmed:
-            # The batch waited for other pods' ledgers, and these pods may have gone meanwhile (I2).
+            # Most often the batch has waited for other ledgers until these confirmations were too
+            # old. The pods may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
         for name, count in self.hand_overs.withhold(decision).items():
             batch.waiting.add(decision.vpod)

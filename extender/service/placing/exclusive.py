@@ -126,6 +126,13 @@ class ExclusiveShares:
                 found.append(f"waits until the lease of {name} has run out ({left_s:.0f} s more)")
             elif name not in named:
                 found.append(f"waits until the adapter of {name} has let go")
+        for name, until in holders.in_doubt(vpod):
+            if name not in named:
+                left_s = until - self._clock()
+                found.append(
+                    f"waits until it is certain that {name} is not told to serve it "
+                    f"({left_s:.0f} s more)"
+                )
         if found == [] and (left_s := self._wait_s(pool)) > 0 and self._wants_more(state, vpod):
             found.append(
                 f"the leader is new: it tells nobody to serve more until the leases of pods that "

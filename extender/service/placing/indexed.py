@@ -35,7 +35,10 @@ class _Told(NamedTuple):
 
 _NOTHING: Final = _Told(0, 0, ShareState.SERVE)
 _ORDER: Final = {state: rank for rank, state in enumerate(("Serve", "Drain", "Prepare"))}
-"""Of pods that are told the same index: whose it stays, if it moves no more."""
+"""Of pods that are told the same index: whose it stays, if it moves no more. Of two that serve, it
+stays with the lower epoch. That pod was told of it first, and the other one perhaps does not serve
+it yet.
+"""
 
 
 class IndexedShares:
@@ -195,9 +198,11 @@ def _placements(vpod: VPod | None) -> Mapping[str, int]:
 
 def _at_rest(state: PoolState, vpod: str, told: Mapping[str, _Told]) -> dict[str, int]:
     known = state.vpods.get(vpod)
-    serving_first = sorted(told, key=lambda name: (_ORDER[told[name].state], placement_order(name)))
+    first = sorted(
+        told, key=lambda name: (_ORDER[told[name].state], told[name].epoch, placement_order(name))
+    )
     return indexes_at_rest(
-        {name: told[name].indexes for name in serving_first},
+        {name: told[name].indexes for name in first},
         {name: _placed(claim) for name, claim in state.claims_of(vpod).items()},
         known.vreplicas if known is not None else 0,
     )

@@ -34,7 +34,6 @@ from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_events import VPodEvents, has_grown
 from extender.service.placing.vpod_status import is_scheduled
 from extender.service.watching.caches import Caches
-from extender.service.watching.external_vpods import ExternalVPods
 from extender.telemetry.metrics import Metrics
 from extender.telemetry.tracing import span
 from extender.whatif.recording.entries import Cause
@@ -109,7 +108,8 @@ class Placer:
         self._batches = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One per pool, while a task decides there or waits to."""
-        self.external_vpods = ExternalVPods(caches, forgotten=self._forget_vpod)
+        self.external_vpods = caches.external_vpods
+        self.external_vpods.on_forgotten = self._forget_vpod
         self.queues = VPodQueues(clock, weight=self._weight)
         self.activation = Activation(caches, self.queues)
         self._hand_overs.decide = self.queues.add
@@ -194,8 +194,8 @@ class Placer:
         decisions, committed = await self._carry_out(
             pool,
             (self._decide(pool, key) for key in keys if key not in kept),
-            # Releasing a decision to try another order would also give up what an earlier one of
-            # unknown outcome, or one that waits for adapters, has reserved.
+            # To try another order, reservations are released. That would also release those of
+            # earlier decisions that are in doubt or wait for adapters.
             any_order=not any(state.is_reserved(key) for key in keys),
         )
         for decision in decisions:
@@ -269,8 +269,8 @@ class Placer:
         return Cause.STAY if taken_back else Cause.PLACE, decision
 
     def _take_back(self, pool: PoolState, key: str) -> None:
-        """Give up what a vpod has reserved on pods whose adapters have not got ready in time. What
-        binds have reserved stays.
+        """Give up all that batches have reserved for a vpod, if adapters have not got ready in
+        time. What binds have reserved stays.
         """
         if self._hand_overs.take_back_overdue(pool.key, key):
             owners = {claim.owner for claim in pool.claims_of(key).values()}
@@ -278,13 +278,13 @@ class Placer:
                 pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
-        """A caller's vpod as its source shows it. None if it is no caller's, or if no source shows
-        it in this pool.
+        """A caller's vpod as the watch shows it, if it is of a watched kind and in this pool; else
+        None.
 
         The committer lowers ledgers only for a decision about the object's present version, and a
-        request has none. So such a vpod is decided as its source shows it.
+        request names none. So such a vpod is decided as the watch shows it.
         """
-        vpod = self._caches.vpods.latest(key) if key in self.external_vpods else None
+        vpod = self.external_vpods.as_watched(key)
         return vpod if vpod is not None and vpod.pool == pool.key else None
 
     def _relocate(self, pool: PoolState, vpod: VPod, moves: Sequence[Move]) -> Decision | None:
@@ -340,7 +340,7 @@ class Placer:
 
     async def schedule(self, vpod: VPod) -> Decision:
         """Decide for a vpod whose caller keeps its status, and write the ledgers. The returned
-        target is what the ledgers cover.
+        target is what the ledgers cover, or the vpod publishes already.
 
         From then on the vpod counts for its pool. It is forgotten once it wants nothing and
         publishes nothing. Raises NotCommitted if not all is written; the next call finds the part
@@ -373,8 +373,8 @@ class Placer:
         """Decide the vpod again if a source shows it too and ledgers hold more of it than its
         caller was told.
 
-        A request lowers no ledger of such a vpod (``_watched``). Neither could the decision about
-        the vpod's last change, if it came before the caller published fewer.
+        A request lowers no ledger of such a vpod (``_watched``). A decision about the watched
+        object does, but the last one may have come before the caller published fewer.
         """
         held = pool.claims_of(key).items()
         if self._watched(pool, key) is not None and any(
@@ -418,8 +418,8 @@ class Placer:
     def forget(self, bucket: Bucket) -> None:
         """Forget what callers asked about a bucket that another replica has led meanwhile.
 
-        Also release the placer's reservations there. They are for writes of unknown outcome, and
-        ledgers and statuses show by now which of these arrived.
+        Also release the placer's reservations there. They are for writes of unknown outcome, or for
+        vpods that wait for adapters. Ledgers and statuses show by now what was written.
         """
         self.external_vpods.forget(bucket)
         self._hand_overs.forget(bucket)

@@ -182,9 +182,12 @@ class VPodQueue:
             self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE] += 1
 
     def retry(self, key: str) -> None:
-        """A write failed: decide the vpod again after a backoff."""
-        self._in_flight.pop(key, None)
+        """A write failed: decide the vpod again after a backoff, or at once if it has changed."""
+        meanwhile = self._in_flight.pop(key, None)
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
+        if meanwhile is Meanwhile.CHANGED:
+            self.add(key)
+            return
         delay = min(BACKOFF_INITIAL_S * 2 ** min(attempts - 1, 30), BACKOFF_MAX_S)
         self._active.pop(key, None)
         self._parked.pop(key, None)

@@ -21,6 +21,13 @@ class _Unreported(NamedTuple):
     steps: tuple[Reasoning, ...]
     published: Mapping[str, int]
     """Pod name -> vreplicas, when the first of the steps was decided."""
+    uid: str = ""
+    """The vpod's; "" for one that was gone."""
+
+    def is_of(self, decision: Decision) -> bool:
+        """Whether they are those of the decided vpod, and not of another one of its name."""
+        uid, _ = decision.decided_version
+        return not (self.uid and uid) or self.uid == uid
 
 
 class UnreportedMoves:
@@ -39,7 +46,9 @@ class UnreportedMoves:
                 for s in decision.explanation.steps
                 if s.reason is not None or s.step is Step.ADDED
             )
-            known = self._moves.get(decision.vpod) or _Unreported((), dict(published))
+            known = self._moves.get(decision.vpod)
+            if known is None or not known.is_of(decision):
+                known = _Unreported((), dict(published), decision.decided_version[0])
             self._moves[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
 
     def keep(self, there: Callable[[str], bool]) -> None:
@@ -53,7 +62,7 @@ class UnreportedMoves:
         left out. None: leave out none of them.
         """
         moves = self._moves.get(decision.vpod)
-        if moves is None:
+        if moves is None or not moves.is_of(decision):
             return decision
         target, before = decision.target, moves.published
         left = {name for name, count in before.items() if target.get(name, 0) < count}

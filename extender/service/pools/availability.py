@@ -169,4 +169,5 @@ class AvailabilityTracker:
 
 def _of_service(pod: AdapterPod) -> tuple[object, ...]:
     """The fields of a pod that decide whether it serves."""
-    return pod.uid, pod.pool, pod.ready, pod.node, pod.deleting, pod.finished, pod.assumed
+    served = pod.ready, pod.lease_expired, pod.deleting, pod.finished, pod.assumed
+    return pod.uid, pod.pool, pod.node, served

@@ -100,11 +100,11 @@ class ClosedOrdinals:
 
     def close(self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool]) -> None:
         """Close what is not needed, unless pods were opened for a waiting vpod lately, or too often
-        since the last change.
+        since the last change. What is above maxPods, or announced to go, is closed at once: nothing
+        opens it again.
         """
-        if self._clock() < self._close_from:
-            return
-        if self._useless_in and self._useless_in == surroundings(state):
+        useless = self._useless_in and self._useless_in == surroundings(state)
+        if not plan.cannot_grow and (self._clock() < self._close_from or useless):
             return
         self._set(state, ordinals_to_close(state, plan, allows))
 

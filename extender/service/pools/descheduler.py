@@ -178,8 +178,13 @@ class Descheduler:
         self, state: PoolState, pool: AdapterPool, one: Misplaced, pace: _Pace, *, allowed: bool
     ) -> None:
         """Mark the pod, or evict it if its turn has come and it has nothing to wait for. If it is
-        not ``allowed`` to go now, it keeps the mark that it has.
+        not ``allowed`` to go now, it keeps the mark that it has, until the time for its hand-over
+        is over: others wait behind it for their turn. One that is being emptied to be removed, or
+        whose reason counts no more, does not keep it (seed 245130788).
         """
+        known = state.pods.get(one.pod.name)
+        if known is None or state.is_closed(known) or one.reason not in pool.descheduling:
+            return
         now_s, mark = self._now(), eviction_of(one.pod)
         if mark is None or not mark.is_fresh(now_s):
             if allowed and may_go(self._caches.state, state, one, now_s):
@@ -188,16 +193,18 @@ class Descheduler:
             return
         if mark.reason is not MoveReason.MAINTENANCE:
             return
-        done = not has_to_wait(one.pod, pool) or now_s > mark.ends_at_s(pool)
+        over = mark.is_over(pool, now_s)
+        done = over or not has_to_wait(one.pod, pool)
         paused = asyncio.get_running_loop().time() < pace.next_at
+        fades = mark.fades(pool, now_s)
         if (
             allowed
             and done
-            and not (mark.waits or paused)
+            and not (fades or mark.waits or paused)
             and may_go(self._caches.state, state, one, now_s)
         ):
             await self._evict(pool, one, pace, 0.0)
-        elif mark.fades(now_s):
+        elif fades and (allowed or not over):
             await write_mark(self._caches, self._fenced, one.pod, mark._replace(latest_s=now_s))
 
     async def _evict(

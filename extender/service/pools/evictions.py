@@ -3,6 +3,7 @@ them their turns, and removes those of evictions that nobody tries any more.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from extender.engine.scaling.unavailable import next_turns
@@ -11,13 +12,41 @@ from extender.kube.api import PODS, ApiError, PatchType
 from extender.kube.fence import PoolApi
 from extender.model.bucket import Bucket
 from extender.model.decode import pod_from
-from extender.model.eviction import Eviction, eviction_of, mark_patch
+from extender.model.eviction import FRESH_S, Eviction, eviction_of, mark_patch
 from extender.model.names import EVICTING_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.service.placing.annotation_patch import remove_text, same_pod, same_text
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
+
+
+class EvictionMarks:
+    """When each mark was last renewed, by our own clock: the clock of the webhook that has written
+    its times may be minutes wrong. ``clock``: seconds.
+    """
+
+    def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._renewed: dict[str, tuple[float, float]] = {}
+        """UID of a pod -> the time in its mark, and when it was first seen."""
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def is_fresh(self, pod: AdapterPod) -> bool:
+        """Whether somebody still tries to evict the pod: a mark is renewed with each attempt."""
+        _, seen_at = self._renewed.get(pod.uid, (0.0, self._clock()))
+        return self._clock() - seen_at < FRESH_S
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._renewed.pop(old.uid, None)
+        if new is None:
+            return
+        mark = eviction_of(new)
+        if mark is None:
+            self._renewed.pop(new.uid, None)
+        elif self._renewed.get(new.uid, (-1.0, 0.0))[0] != mark.latest_s:
+            self._renewed[new.uid] = (mark.latest_s, self._clock())
 
 
 async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Eviction) -> None:
@@ -33,22 +62,25 @@ async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Evi
         caches.pods.written(pod_from(reply))
 
 
-async def give_turns(caches: Caches, fenced: PoolApi, state: PoolState, now_s: float) -> None:
+async def give_turns(
+    caches: Caches, fenced: PoolApi, state: PoolState, now_s: float, marks: EvictionMarks
+) -> None:
     """Give the evictions that wait in a pool their turns. ``now_s``: epoch seconds."""
-    for pod, eviction in next_turns(state, now_s):
+    for pod, eviction in next_turns(state, now_s, marks.is_fresh):
         await write_mark(caches, fenced, pod, eviction)
 
 
-async def give_up_evictions(caches: Caches, fenced: PoolApi, bucket: Bucket, now_s: float) -> None:
+async def give_up_evictions(
+    caches: Caches, fenced: PoolApi, bucket: Bucket, marks: EvictionMarks
+) -> None:
     """Remove the annotation from the pods that nobody has tried to evict for ``FRESH_S``, and what
     is not ours: the annotation of a template or of another pod. After a failure, the next call
-    tries again. ``now_s``: epoch seconds.
+    tries again.
     """
     for pod in list(caches.pods.list()):
         if pod.evicting_text is None or not bucket.has(pod.pool):
             continue
-        eviction = eviction_of(pod)
-        if eviction is not None and eviction.is_fresh(now_s):
+        if eviction_of(pod) is not None and marks.is_fresh(pod):
             continue
         patch = [
             same_pod(pod),

@@ -163,7 +163,7 @@ class LoadPolling:
 
     async def _take(self, pool: AdapterPool, answer: Answer) -> None:
         """Keep the reports, in steps between which other tasks run. Raises QueryFailed."""
-        about_it = 0
+        about_it, refusals = 0, Counter[str]()
         for start in range(0, len(answer.reports), SLICE_REPORTS):
             if start:
                 await asyncio.sleep(0)
@@ -173,6 +173,13 @@ class LoadPolling:
             part = answer.reports[start : start + SLICE_REPORTS]
             refused = self._reports.take(state, now.load, part)
             about_it += len(part) - sum(1 for _, why in refused if why == NOT_PLACED)
+            refusals.update(why for _, why in refused if why != NOT_PLACED)
+        if about_it and refusals.total() == about_it:
+            raise QueryFailed(
+                LoadTrouble.NO_USABLE_VALUE,
+                "no series has a usable load: each is no number, negative or absurdly large",
+                ", ".join(f"{why}: {count}" for why, count in sorted(refusals.items())),
+            )
         state = self._caches.state.pools.get(pool.key)
         if (
             not about_it

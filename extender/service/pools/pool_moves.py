@@ -38,7 +38,8 @@ class PoolMoves:
         look.
         """
         self.left_behind = LeftBehind()
-        self._moved_at: dict[str, float] = {}
+        self._moved_at: dict[str, tuple[str, float]] = {}
+        """Key of a vpod -> its UID, and when it was moved."""
         self._refused: tuple[set[str], set[str]] = (set(), set())
         """vpods that the mover refused to move: in this look, and in the last one."""
         self._reported: set[Move] = set()
@@ -81,7 +82,7 @@ class PoolMoves:
         moved = {move.vpod for move in done}
         self._refused[0].update({move.vpod for move in planned} - moved)
         for key in moved:
-            self._moved_at[key] = now
+            self._moved_at[key] = (before[key][0].uid, now)
             self.left_behind.leave(*before[key])
 
     def not_reported_yet(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
@@ -112,13 +113,14 @@ class PoolMoves:
         leader that recorded the move may have a clock slightly ahead of this one.
         """
         self._moved_at = {
-            key: at for key, at in self._moved_at.items() if abs(now - at) < cooldown_s
+            key: moved for key, moved in self._moved_at.items() if abs(now - moved[1]) < cooldown_s
         }
 
         def is_cooling(key: str) -> bool:
-            if key in self._moved_at:
-                return True
             vpod = state.vpods.get(key)
+            uid, _ = self._moved_at.get(key, (None, 0.0))
+            if uid is not None and (vpod is None or vpod.uid == uid):
+                return True
             at = _moved_at(vpod) if vpod is not None else None
             return at is not None and abs(now - at) < cooldown_s
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from extender.engine.rebalance.move_plan import placed_by_moves
 from extender.engine.scaling.replica_writes import ReplicaWrites
-from extender.engine.scaling.scale_down import count_without_empty, lasting_count
+from extender.engine.scaling.scale_down import advised_count, count_without_empty, lasting_count
 from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError, OutcomeUnknown
@@ -89,8 +89,7 @@ class _View:
         """The pods that the pool should have if it does not grow, and none is empty and closed."""
         if not self.plan.external:
             return self.stateful_set.replicas
-        most = self.pool.max_pods
-        return self.plan.unlimited if most is None else min(self.plan.unlimited, most)
+        return advised_count(self.state, self.plan, self.allows)
 
 
 class PoolScaler:

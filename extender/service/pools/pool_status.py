@@ -9,7 +9,7 @@ service's numbers change, or the object does (somebody may have overwritten it).
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,15 @@ from extender.engine.scaling.size import ScalePlan, anyone, plan_scale
 from extender.engine.state.availability import AVAILABLE, Served, pool_availability, told_change
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    Api,
+    ApiError,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+)
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fence import PoolApi
 from extender.model.amounts import SLOTS
@@ -251,6 +259,8 @@ class PoolStatusWriter:
         """By pool key."""
         self._seen: dict[str, _Seen] = {}
         """By pool key."""
+        self._in_doubt: dict[str, Json] = {}
+        """By pool key: the status that was stored before a write whose answer is lost."""
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Examine all pools of the bucket each period."""
@@ -267,7 +277,7 @@ class PoolStatusWriter:
             self._forget_but(bucket, frozenset())
 
     def _forget_but(self, bucket: Bucket, pools: Collection[str]) -> None:
-        for known in (self._stored, self._seen):
+        for known in (self._stored, self._seen, self._in_doubt):
             for gone in [key for key in known if bucket.has(key) and key not in pools]:
                 del known[gone]
 
@@ -282,7 +292,8 @@ class PoolStatusWriter:
             **seen.numbers,
             "conditions": [list(condition) for condition in conditions],
         }
-        if (desired := self._desired().get(pool.key)) is not None:
+        desired = self._desired().get(pool.key)
+        if desired is not None and state.stateful_set is not None:
             plain["desiredPods"] = desired
         if (load := self._load(pool)) is not None:
             plain["load"] = load.to_status()
@@ -345,21 +356,38 @@ class PoolStatusWriter:
             kinds.add(ROLLING_OUT)
         conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
         status: Obj = {**plain, "conditions": conditions}
-        if "load" in mapping(stored, "status") and "load" not in status:
-            status["load"] = None  # the merge patch removes it
-        version = text(metadata, "resourceVersion")
-        if _says(mapping(stored, "status"), status):
+        version, before = text(metadata, "resourceVersion"), mapping(stored, "status")
+        for name in self._unknown(pool):
+            if name in before and name not in status:
+                status[name] = None  # the merge patch removes it
+        in_doubt = self._in_doubt.pop(pool.key, None)
+        if _says(before, status):
+            if in_doubt is not None:  # it has arrived, and nobody has reported it
+                self._report(pool, in_doubt, status)
             return version
-        written = await self._fenced(pool.key).patch(
-            ADAPTERPOOLS,
-            pool.namespace,
-            pool.name,
-            {"metadata": {"uid": pool.uid, "resourceVersion": version}, "status": status},
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
-        self._report(pool, mapping(stored, "status"), status)
+        try:
+            written = await self._fenced(pool.key).patch(
+                ADAPTERPOOLS,
+                pool.namespace,
+                pool.name,
+                {"metadata": {"uid": pool.uid, "resourceVersion": version}, "status": status},
+                patch_type=PatchType.MERGE,
+                subresource="status",
+            )
+        except OutcomeUnknown:
+            self._in_doubt[pool.key] = before
+            raise
+        self._report(pool, before, status)
         return text(mapping(written, "metadata"), "resourceVersion")
+
+    def _unknown(self, pool: AdapterPool) -> Iterator[str]:
+        """The fields of which nothing is known if they are not written. A new leader has not yet
+        looked how many pods are needed; without a StatefulSet nobody will.
+        """
+        yield "load"
+        state = self._caches.state.pools.get(pool.key)
+        if state is None or state.stateful_set is None:
+            yield "desiredPods"
 
     def _report(self, pool: AdapterPool, before: Json, after: Json) -> None:
         """Report whenever vreplicas are lost, and when all are served again. The stored status

@@ -61,6 +61,8 @@ class LoadTrouble(StrEnum):
     UNREADABLE_ANSWER = "AnswerUnreadable"
     NO_SERIES = "NoSeries"
     """No series is about a vreplica that the pool has placed."""
+    NO_USABLE_VALUE = "NoUsableValue"
+    """Some are, and each of them is no number, negative or absurdly large."""
 
 
 class QueryFailed(VReplicaError):

@@ -37,7 +37,7 @@ from extender.node.verbs import slots_of
 from extender.service.placing.ledger_patch import ledger_patch, written_text
 from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_status import SCHEDULED
-from extender.service.pools.evictions import give_up_evictions
+from extender.service.pools.evictions import EvictionMarks, give_up_evictions
 from extender.service.watching.caches import Caches
 from extender.service.watching.unexpected_writes import UnexpectedWrites
 from extender.telemetry.metrics import Metrics
@@ -64,18 +64,16 @@ class Reconciler:
         unexpected_writes: UnexpectedWrites,
         metrics: Metrics,
         clock: Callable[[], float],
-        now: Callable[[], float],
+        marks: EvictionMarks,
         on_expiry: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """``now``: epoch seconds. ``on_expiry``: called each ``EXPIRY_PERIOD_S`` on every replica,
-        to forget outdated data.
-        """
+        """``on_expiry``: called each ``EXPIRY_PERIOD_S`` on every replica, to forget old data."""
         self._fenced = fenced
         self._caches = caches
         self._queues = queues
         self._metrics = metrics
         self._clock = clock
-        self._now = now
+        self._marks = marks
         self._running: dict[Bucket, asyncio.Event] = {}
         """Buckets whose pools are reconciled -> what wakes their loop."""
         self._unexpected_writes = unexpected_writes
@@ -177,7 +175,7 @@ class Reconciler:
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
         self._report_repaired(bucket)
-        await give_up_evictions(self._caches, self._fenced, bucket, self._now())
+        await give_up_evictions(self._caches, self._fenced, bucket, self._marks)
 
     def _has_new_invalid_annotations(self, pod: AdapterPod) -> bool:
         return pod.invalid_annotations != self._invalid_annotations.get(pod.uid, ())

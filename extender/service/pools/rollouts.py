@@ -40,7 +40,7 @@ from extender.model.moves import MoveReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet
 from extender.service.placing.placer import ScaleTrigger
-from extender.service.pools.evictions import give_turns, write_mark
+from extender.service.pools.evictions import EvictionMarks, give_turns, write_mark
 from extender.service.pools.pod_evictions import EvictionPace, PodEvictions, WhyEvicted
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
@@ -74,7 +74,7 @@ class _Pace(EvictionPace):
 class Rollouts:
     """Replaces pods until cancelled. ``now``: epoch seconds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         caches: Caches,
         autoscaler: ScaleTrigger,
@@ -83,8 +83,10 @@ class Rollouts:
         recorder: EventRecorder,
         metrics: Metrics,
         now: Callable[[], float],
+        marks: EvictionMarks,
     ) -> None:
         self._caches = caches
+        self._marks = marks
         self._autoscaler = autoscaler
         self._fenced = fenced
         self._recorder = recorder
@@ -160,7 +162,7 @@ class Rollouts:
             return
         if pool.hands_over:
             self._handing_over.add(key)
-            await give_turns(self._caches, self._fenced, state, self._now())
+            await give_turns(self._caches, self._fenced, state, self._now(), self._marks)
         else:
             self._handing_over.discard(key)
         if not pool.rolls_out:
@@ -195,7 +197,9 @@ class Rollouts:
         """Write that a rollout replaces the pod."""
         now_s, known = self._now(), eviction_of(pod)
         goes_on = known is not None and known.reason is MoveReason.ROLLOUT
-        mark = Eviction(known.first_s if known and goes_on else now_s, now_s, MoveReason.ROLLOUT)
+        # A former leader's clock may have been ahead.
+        first_s = min(known.first_s, now_s) if known is not None and goes_on else now_s
+        mark = Eviction(first_s, now_s, MoveReason.ROLLOUT)
         await write_mark(self._caches, self._fenced, pod, mark)
 
     async def _evict(self, pool: AdapterPool, replaced: Replaced, pace: _Pace) -> None:

@@ -50,6 +50,8 @@ class ScaleCache:
         self._clock = clock
         self._entries: OrderedDict[str, tuple[float, Scale]] = OrderedDict()
         """Key -> when it was read or written, and what. Oldest first."""
+        self._changes = 0
+        """What the watch has shown so far. A reply that was under way meanwhile may be older."""
         self._config = config
 
     def reconfigure(self, config: ScaleCacheConfig) -> None:
@@ -67,10 +69,11 @@ class ScaleCache:
         period_s = self._config.refresh_period_s or SCALE_REFRESH_PERIOD_S
         if known is not None and self._clock() < known[0] + period_s:
             return known[1]
+        changes = self._changes
         scale = _scale(
             namespace, name, await self._api.get(STATEFULSETS, namespace, name, subresource="scale")
         )
-        self._store(scale)
+        self._store(scale, changes)
         return scale
 
     async def update_scale(self, scale: Scale, replicas: int, *, via: Api | None = None) -> Scale:
@@ -80,6 +83,7 @@ class ScaleCache:
         ``via``: the ``Api`` to write through, if it is another. Raises Conflict if the version has
         changed, and other ApiErrors of a write.
         """
+        changes = self._changes
         try:
             stored = await (via or self._api).update(
                 STATEFULSETS,
@@ -92,7 +96,7 @@ class ScaleCache:
             self.forget(scale.key)
             raise
         new = _scale(scale.namespace, scale.name, stored)
-        self._store(new)
+        self._store(new, changes)
         return new
 
     def reset(self) -> None:
@@ -108,13 +112,18 @@ class ScaleCache:
         will soon confirm it.
         """
         changed = new or old
+        self._changes += 1
         known = self._entries.get(changed.key) if changed is not None else None
         if changed is None or known is None:
             return
         if new is None or new.resource_version != known[1].resource_version:
             self.forget(changed.key)
 
-    def _store(self, scale: Scale) -> None:
+    def _store(self, scale: Scale, changes: int) -> None:
+        """``changes``: what the watch had shown before the call."""
+        if changes != self._changes:
+            self.forget(scale.key)
+            return
         put_bounded(self._entries, scale.key, (self._clock(), scale), self._config.entries_max)
 
 

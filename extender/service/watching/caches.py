@@ -1,7 +1,8 @@
 """``Caches``: what the service knows of the cluster, and the state derived from it.
 
 Two assume caches (adapter pods, vpods) hold objects that the service also writes. Nodes,
-namespaces, StatefulSets and pools are only read. Each change goes first to ``ClusterState`` and
+namespaces, StatefulSets and pools are only read. ``external_vpods`` are those that callers have
+asked for. Each change goes first to ``ClusterState`` and
 then to the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
 The other handlers must not rely on each other's order.
 """
@@ -15,6 +16,7 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.objects import AdapterPool, Namespace, Node, StatefulSet
+from extender.service.watching.external_vpods import ExternalVPods
 
 T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool)
 OnChange = Callable[[T | None, T | None], None]
@@ -98,7 +100,7 @@ class Caches:
         self.pods = AdapterPodAssumeCache()
         self.vpods = VPodAssumeCache()
         self.pods.add_event_handler(self.state.pod_changed)
-        self.vpods.add_event_handler(self.state.vpod_changed)
+        self.external_vpods = ExternalVPods(self.state, self.vpods)
         self.nodes: ReadCache[Node] = ReadCache(self.state.node_changed)
         self.namespaces: ReadCache[Namespace] = ReadCache(self.state.namespace_changed)
         self.stateful_sets: ReadCache[StatefulSet] = ReadCache(self.state.stateful_set_changed)

@@ -158,9 +158,11 @@ class ForeignKind:
         vpod = replace(vpod, pool=pool)
         if have is not None and have.resource_version == vpod.resource_version and have != vpod:
             # The cache compares versions. This object has another pool, or is read otherwise, under
-            # the same version.
-            self._caches.vpods.delete(have)
-        self._caches.vpods.update(vpod)
+            # the same version. It is not deleted meanwhile: that would end the doubt about a
+            # status write that may still arrive (``StatusDoubts``).
+            self._caches.vpods.reread(vpod)
+        else:
+            self._caches.vpods.update(vpod)
 
     def _count(self, known: _Known, step: int) -> None:
         for loser in known.also:

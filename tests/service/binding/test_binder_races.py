@@ -3,6 +3,7 @@ about its vpods.
 """
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -30,6 +31,32 @@ async def test_a_bind_that_is_asked_again_while_it_is_written_is_not_written_twi
     pause.go_on.set()
     await asyncio.gather(*asked)
     assert (world.api.count("bind", "pods"), await world.node_of(0)) == (1, "node-0")
+
+
+async def test_a_pod_that_is_bound_by_the_cache_alone_is_not_taken_for_bound():
+    """Etcd was restored, and this replica has not seen it yet. kube-scheduler would have believed
+    it, and never have asked again (seed 108015178).
+    """
+    world = await World.create()
+    uid = await world.pod(0)
+    await world.sync()
+    pod = world.caches.pods.latest(f"{NS}/dispatcher-0")
+    assert pod is not None
+    world.caches.pods.update(replace(pod, node="node-0", resource_version="999999"))
+    with pytest.raises(BindRefused):
+        await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-0")
+    assert await world.node_of(0) == ""
+
+
+async def test_a_pod_that_is_on_the_node_is_read_again_and_not_written():
+    world = await World.create()
+    uid = await world.pod(0)
+    await world.sync()
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-0")
+    await world.sync()
+    reads = world.api.count("get", "pods")
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-0")
+    assert (world.api.count("bind", "pods"), world.api.count("get", "pods")) == (1, reads + 1)
 
 
 async def test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_it_to_nobody_else():

@@ -5,6 +5,7 @@ may try.
 import asyncio
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from extender.service.binding.binder import BindRefused
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
 from extender.service.binding.verbs import ExtenderVerbs
+from tests.support.builders import POOL
 from tests.support.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from tests.support.service import World, always, bind_args, filter_args
 
@@ -144,6 +146,20 @@ async def test_prioritize_prefers_the_zone_where_a_loss_costs_least():
     }
     assert scores["node-2"] == 10
     assert max(scores["node-0"], scores["node-1"]) < 10
+
+
+async def test_prioritize_answers_while_a_bind_waits_and_its_node_gets_another_zone():
+    """Found by review: it failed for the pool until the bind was done."""
+    world = await World.create()
+    await world.pod(1)
+    await world.sync()
+    verbs, pod = verbs_of(world), await world.pod_object(1)
+    pool, node = world.caches.state.pool(POOL), world.caches.state.nodes["node-0"]
+    with pool.expecting("dispatcher-0", node):
+        world.caches.nodes.update(replace(node, zone="elsewhere", resource_version="999999"))
+        verbs.filter(filter_args(pod, ALL))
+        scores = orjson.loads(verbs.prioritize(filter_args(pod, ALL))[0])
+    assert [item["Host"] for item in scores] == ALL
 
 
 async def test_prioritize_needs_no_filter_of_the_same_replica():

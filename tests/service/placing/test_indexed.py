@@ -8,10 +8,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from extender.engine.placing.handover import Adapter
 from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.model.assignment import (
+    AssignedShare,
+    Assignment,
+    ShareInstruction,
+    decode_assignment,
+    encode_assignment,
+)
+from extender.model.indexes import indexes_from, indexes_text
 from extender.model.moves import Move, MoveReason
+from extender.model.objects import Handoff, HandoffMode, Identity
+from extender.service.placing.indexed import IndexedShares
+from extender.service.watching.caches import Caches
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
-from tests.support.builders import NS, POOL
+from tests.support.builders import NS, POOL, a_pod, a_pool, a_vpod
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
@@ -186,6 +198,66 @@ async def test_an_index_that_comes_back_before_it_has_left_has_a_greater_epoch()
             assert indexes(known) == {1: {0, 1}}
             assert await epoch(known, 1) > other
     assert not known.unserved
+
+
+class Told:
+    """What pods are told of the vpod, without a service."""
+
+    def __init__(self, vreplicas: int, placements: dict[int, int]) -> None:
+        self.requested = list[tuple[str, str]]()
+        self._caches = Caches()
+        handoff = Handoff(mode=HandoffMode.OVERLAP, identity=Identity.INDEXED)
+        self._caches.pools.update(a_pool(handoff=handoff))
+        self._indexed = IndexedShares(
+            self._caches,
+            adapter_of=lambda pod: Adapter(decode_assignment(pod.assignment_text, pod.uid)),
+            request_assignment=lambda pool, vpod: self.requested.append((pool, vpod)),
+        )
+        self._placements = placements
+        self._caches.vpods.update(a_vpod("a", vreplicas, placements, resource_version="1"))
+
+    def tell(self, ordinal: int, indexes: str, *, epoch: int = 7) -> None:
+        share = AssignedShare(indexes_from(indexes).bit_count(), 1, 3, epoch, indexes=indexes)
+        told = Assignment(1, f"{NS}/dispatcher-{ordinal}", f"uid-{ordinal}", {KEY: share})
+        text = encode_assignment(told)
+        ledger = {KEY: self._placements[ordinal]}
+        pod = a_pod(ordinal, ledger, assignment_text=text, resource_version=str(ordinal + 1))
+        self._caches.pods.update(pod)
+
+    def next(self, ordinal: int) -> str:
+        """The indexes that the pod is told next."""
+        pod = self._caches.pods.get(f"{NS}/dispatcher-{ordinal}")
+        assert pod is not None
+        told = decode_assignment(pod.assignment_text, pod.uid)
+        assert told is not None
+        instruction = self._indexed.numbered(pod, KEY, told.shares[KEY], ShareInstruction())
+        return indexes_text(instruction.indexes or 0)
+
+
+@pytest.mark.parametrize(("indexes", "told_anew"), [("1", [(POOL, KEY)]), ("2", [])])
+async def test_the_pods_of_a_vpod_are_told_anew_when_one_is_told_what_another_one_has(
+    indexes: str, told_anew: list[tuple[str, str]]
+):
+    """Whose epoch is greater is decided when both are known."""
+    told = Told(3, {0: 2, 1: 1})
+    told.tell(0, "0-1")
+    told.tell(1, indexes)
+    assert told.requested == told_anew
+
+
+@pytest.mark.parametrize(
+    ("epoch_of_0", "next_of_0", "next_of_1"), [(9, "0-1,3", "2"), (3, "0-2", "3")]
+)
+async def test_an_index_of_a_move_that_is_not_needed_any_more_stays_with_the_pod_that_had_it(
+    epoch_of_0: int, next_of_0: str, next_of_1: str
+):
+    """Seed 55878860: the vpod shrinks and grows again at once. Its pods keep their counts, and both
+    are told index 2. Only the one that had it is sure to serve it.
+    """
+    told = Told(4, {0: 3, 1: 1})
+    told.tell(0, "0-2", epoch=epoch_of_0)
+    told.tell(1, "2", epoch=5)
+    assert (told.next(0), told.next(1)) == (next_of_0, next_of_1)
 
 
 async def _is_told(known: Adapters, ordinal: int, indexes: str) -> bool:

@@ -13,6 +13,7 @@ from extender.engine.placing.plan import Decision
 from extender.kube.api import (
     ADAPTERPOOLS,
     NAMESPACES,
+    PODS,
     STATEFULSETS,
     VPODS,
     ApiError,
@@ -684,3 +685,25 @@ async def test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt():
     await world.sync()
     await commit({"dispatcher-1": 1})
     assert (await world.published(), await world.ledger(0)) == ({1: 1}, {})
+
+
+async def test_pods_that_a_statefulset_made_anew_adopts_give_room_at_once():
+    """Found by review: what waited heard of it a minute later."""
+    world = await a_world(0, 1, replicas=2, minPods=2, rescheduleAfterSeconds=None)
+    async with world.serving(checked=False):
+        await world.vpod("a", 4)
+        await until(lambda: world.condition("a"), ("True", "AllPlaced"), timeout_s=5)
+        await asyncio.sleep(61)
+        await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
+        await world.stateful_set(2)
+        await asyncio.sleep(1)
+        await world.vpod("b", 4)
+        await until(lambda: world.condition("b"), ("False", "InsufficientSlots"), timeout_s=5)
+        new = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
+        owner: Obj = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "dispatcher"}
+        owner |= {"uid": new["metadata"]["uid"], "controller": True}
+        adopted = {"metadata": {"ownerReferences": [owner]}}
+        for ordinal in (0, 1):
+            name = f"dispatcher-{ordinal}"
+            await world.cluster.patch(PODS, NS, name, adopted, patch_type=PatchType.MERGE)
+        await until(lambda: world.condition("b"), ("True", "AllPlaced"), timeout_s=2)

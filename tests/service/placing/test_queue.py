@@ -211,6 +211,18 @@ async def test_what_happens_while_it_is_decided_is_not_missed(event, outcome):
     assert await pop(queue) == ["a"]
 
 
+@pytest.mark.parametrize("event", ["add", "diverged"])
+async def test_a_change_during_a_write_that_fails_ends_the_backoff_a_difference_does_not(event):
+    """Found by review: it waited out the back-off of the old decision."""
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    happens(queue, event)
+    queue.retry("a")
+    changed = event == "add"
+    assert queue.sizes == {"active": changed, "backoff": not changed, "unschedulable": 0}
+
+
 @pytest.mark.parametrize(
     ("event", "agrees"), [("activate", False), ("activate", True), ("diverged", True)]
 )

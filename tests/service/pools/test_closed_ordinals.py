@@ -9,7 +9,7 @@ from extender.model.objects import Scaling, ScalingMode, VPod
 from extender.service.pools import closed_ordinals
 from extender.service.pools.closed_ordinals import REOPENED_MAX, ClosedOrdinals
 from extender.service.watching.caches import Caches
-from tests.support.builders import POOL, Scene
+from tests.support.builders import POOL, Scene, a_pool
 
 PERIOD_S = 5.0
 
@@ -41,6 +41,9 @@ class Bench:
         assert pool == POOL
         self.closings += not opened
 
+    def closed(self) -> int:
+        return self.scene.pool.closed
+
     def look(self, for_s: float) -> int:
         """As the autoscaler does each period. Return how many times a pod was closed."""
         before, until_s = self.closings, self.now_s + for_s
@@ -71,6 +74,22 @@ def test_what_others_have_announced_to_remove_stays_closed_whoever_waits(
     bench = Bench(monkeypatch, scaling=Scaling(mode=ScalingMode.EXTERNAL, announced_replicas=2))
     assert bench.look(for_s=10 * PERIOD_S) == 1
     assert bench.scene.pool.closed == 0b100
+
+
+@pytest.mark.parametrize("looked", [40, 1000], ids=["paused", "useless"])
+def test_a_lower_max_pods_is_followed_at_once_however_useless_closing_was(
+    monkeypatch: pytest.MonkeyPatch, looked: int
+):
+    """Found by review: a person's order waited for the pause between useless closings."""
+    bench = Bench(monkeypatch)
+    bench.scene.vpod("a", 60)
+    bench.look(for_s=looked * PERIOD_S)
+    assert bench.closed() == 0
+    bench.scene.state.adapter_pool_changed(
+        bench.scene.pool.adapter_pool, a_pool(20, generation=2, max_pods=2)
+    )
+    bench.look(for_s=PERIOD_S)
+    assert bench.closed() == 0b100
 
 
 def test_once_closing_was_right_it_is_tried_again(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,11 @@ import pytest
 from extender.kube.api import Api, ApiError, Forbidden, TooManyRequests
 from extender.kube.events import EventRecorder
 from extender.kube.fence import NotLeading
+from extender.model.eviction import Eviction, deadline_s, encode_eviction
+from extender.model.moves import MoveReason
+from extender.model.names import EVICTING_ANNOTATION
 from extender.model.node_fit import NodeFit, Taint
+from extender.model.objects import Handoff, HandoffMode
 from extender.model.timestamps import timestamp
 from extender.service.pools.descheduler import LOOK_S, LOOKS_OF_OTHERS, Descheduler
 from extender.service.watching.caches import Caches
@@ -30,19 +35,22 @@ class Bench:
 
     def __init__(self, **pool) -> None:
         self.caches = Caches()
+        self._versions = 0
         self.error: Exception | None = None
         self.evicted: list[tuple[int, str]] = []
+        """(Loop time, pod)."""
+        self.marked: list[tuple[int, str]] = []
         """(Loop time, pod)."""
         self.events: list[tuple[str, str]] = []
         self.caches.nodes.update(a_node(taints=TAINTS))
         self.caches.nodes.update(a_node("node-1"))
         self.caches.stateful_sets.update(a_stateful_set(2))
-        fields: dict[str, Any] = {
+        self._of_pool: dict[str, Any] = {
             "descheduling": ("NodeTaints",),
             "scale_down_period_s": PERIOD_S,
             **pool,
         }
-        self.caches.pools.update(a_pool(**fields))
+        self.pool()
         for ordinal in range(2):
             self.pod(ordinal, "1")
         self.descheduler = Descheduler(
@@ -53,6 +61,11 @@ class Bench:
             now=wall,
         )
 
+    def pool(self, **fields) -> None:
+        self._of_pool |= fields
+        self._versions += 1
+        self.caches.pools.update(a_pool(**self._of_pool, resource_version=str(self._versions)))
+
     def pod(self, ordinal: int, version: str, **fields) -> None:
         old = timestamp(EPOCH_S - 7200)
         usual: dict[str, Any] = {
@@ -61,7 +74,16 @@ class Bench:
             "fit": NodeFit(),
             "resource_version": version,
         }
-        self.caches.pods.update(a_pod(ordinal, {}, **{**usual, **fields}))
+        self.caches.pods.update(a_pod(ordinal, **{"ledger": {}, **usual, **fields}))
+
+    async def patch(self, _plural, namespace: str, name: str, patch, *, patch_type) -> None:
+        self.marked.append((round(asyncio.get_running_loop().time()), name))
+        pod = self.caches.pods.get(f"{namespace}/{name}")
+        assert pod is not None
+        text = patch["metadata"]["annotations"][EVICTING_ANNOTATION]
+        version = str(int(pod.resource_version) + 1)
+        self.caches.pods.update(replace(pod, evicting_text=text, resource_version=version))
+        raise ApiError(500, "InternalError", "the answer is lost, and the watch tells of the mark")
 
     async def evict(self, _namespace: str, name: str, *, preconditions) -> None:
         self.evicted.append((round(asyncio.get_running_loop().time()), name))
@@ -140,6 +162,45 @@ async def test_a_pod_that_is_handing_over_is_tried_at_each_look_and_is_no_refusa
         bench.error = None
         await asyncio.sleep(10)
     assert bench.events == [("Descheduled", "dispatcher-1")]
+
+
+HANDS_OVER = Handoff(mode=HandoffMode.OVERLAP)
+TURN = Eviction(EPOCH_S, EPOCH_S, MoveReason.MAINTENANCE, turn_s=EPOCH_S)
+OVER_S = round(deadline_s(a_pool(handoff=HANDS_OVER)))
+LOOKED_S = 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "renewed_until_s"),
+    [
+        pytest.param(lambda _: None, LOOKED_S, id="it stays where it should not be"),
+        pytest.param(
+            lambda bench: bench.caches.state.pools[POOL].set_closed(0b10),
+            0,
+            id="it is being emptied to be removed (seed 245130788)",
+        ),
+        pytest.param(
+            lambda bench: bench.pool(descheduling=("NodeMaintenance",)),
+            0,
+            id="its reason counts no more",
+        ),
+        pytest.param(
+            lambda bench: bench.caches.nodes.update(a_node("node-1", taints=TAINTS)),
+            OVER_S,
+            id="no other node takes it",
+        ),
+    ],
+)
+async def test_a_mark_is_renewed_while_its_pod_is_to_go(change, renewed_until_s: int):
+    """Found by review: it was renewed for ever, and others waited behind it for their turn."""
+    bench = Bench(handoff=HANDS_OVER)
+    ledger = {"tenant/a": 1}
+    bench.pod(1, "2", ledger=ledger, evicting_text=encode_eviction(TURN, "uid-1"))
+    change(bench)
+    async with bench.running():
+        await asyncio.sleep(LOOKED_S)
+    renewed = [at for at, name in bench.marked if name == "dispatcher-1"]
+    assert max(renewed, default=0) == pytest.approx(renewed_until_s, abs=LOOK_S)
 
 
 async def test_an_eviction_without_an_answer_counts_as_made():

@@ -5,6 +5,7 @@ comes.
 import asyncio
 import logging
 from itertools import pairwise
+from math import nan
 from typing import Any
 
 import pytest
@@ -218,6 +219,27 @@ async def test_an_answer_about_nothing_of_the_pool_is_told(server: FakeServer):
     async with world.serving(load_sources=[SOURCE]):
         await asyncio.sleep(30)
         assert (await unavailable(world))[:2] == ("True", "NoSeries")
+
+
+@pytest.mark.parametrize(
+    ("loads", "told"),
+    [
+        ([nan, nan], ("True", "NoUsableValue")),
+        ([nan, -1.0], ("True", "NoUsableValue")),
+        ([nan, 1.0], ("False", "LoadKnown")),
+    ],
+)
+async def test_an_answer_without_any_usable_value_is_told(
+    server: FakeServer, loads: list[float], told: tuple[str, str]
+):
+    """Found by review: it counted as an answer, and nothing moved for load."""
+    world = await a_world()
+    await world.vpod("a", 6)
+    pods = ("dispatcher-0", "dispatcher-1")
+    server.known = [Report(f"{TENANT}/a", pod, load) for pod, load in zip(pods, loads, strict=True)]
+    async with world.serving(load_sources=[SOURCE]):
+        await asyncio.sleep(30)
+        assert (await unavailable(world))[:2] == told
 
 
 async def test_an_empty_pool_has_no_series_and_that_is_right(server: FakeServer):

@@ -7,7 +7,7 @@ import pytest
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.model.ledger import Share
-from extender.model.moves import Move
+from extender.model.moves import Move, MoveReason
 from extender.service.pools.pool_moves import PoolMoves
 from tests.support.builders import Scene
 
@@ -79,3 +79,14 @@ def crowded(hopeless: int, pods: int = 60) -> Scene:
     for index in range(hopeless):
         scene.vpod(f"heavy{index}", 1, weight=HEAVY)
     return scene.vpod("light", 1, weight=4)
+
+
+def test_a_vpod_that_is_made_anew_does_not_cool_down_for_its_predecessor():
+    scene = Scene(replicas=2).pods(0, 1).vpod("a", 1, {0: 1}, uid="old")
+    moves, key = PoolMoves(), "tenant/a"
+    move = Move(key, "dispatcher-0", "dispatcher-1", 1, MoveReason.COMPACTION)
+    before = {key: (scene.pool.vpods[key], {"dispatcher-0": 1})}
+    moves.settle([move], [move], before, 1000.0)
+    assert moves.cooling(scene.pool, 300, 1001.0)(key)
+    scene.no_vpod("a").vpod("a", 1, {0: 1}, uid="new")
+    assert not moves.cooling(scene.pool, 300, 1001.0)(key)

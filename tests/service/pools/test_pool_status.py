@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, ApiError, PatchType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    ApiError,
+    OutcomeUnknown,
+    PatchType,
+)
 from extender.model.ledger import Share
 from tests.support.builders import NS
 from tests.support.service import World, a_world, until
@@ -263,3 +271,37 @@ async def test_a_pod_on_a_tainted_node_is_told_once_though_nothing_is_evicted():
     async with world.serving(seed=2):
         await asyncio.sleep(15)
     assert await world.pool_status() == before
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_an_outage_is_reported_once_also_if_the_answer_to_the_write_is_lost(lost: bool):
+    """Found by review: the status said it, and no event did."""
+    world = await a_world(0, 1, replicas=2, minPods=2, maxPods=2)
+    await world.vpod("a", 30, {0: 15, 1: 15})
+
+    async def is_ready(ordinal: int, status: str) -> None:
+        conditions = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+        await world.cluster.patch(
+            PODS,
+            NS,
+            f"dispatcher-{ordinal}",
+            conditions,
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+
+    async def told() -> int:
+        events = await world.events("Unavailable")
+        return sum(event["regarding"]["kind"] == "AdapterPool" for event in events)
+
+    async with world.serving():
+        for ordinal in (0, 1):
+            await is_ready(ordinal, "True")
+        await asyncio.sleep(30)
+        before = await told()
+        if lost:
+            no_answer = OutcomeUnknown(0, "Timeout", "lost")
+            world.api.fail("patch", "adapterpools/status", times=1, after=no_answer)
+        await is_ready(0, "False")
+        await asyncio.sleep(60)
+        assert await told() == before + 1

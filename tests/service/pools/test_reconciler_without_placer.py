@@ -1,7 +1,6 @@
 """What the reconciler does by itself, where no placer is faster."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from extender.kube.api import VPODS, Conflict
 from extender.model.bucket import WHOLE
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.service.placing.queue import VPodQueues
+from extender.service.pools.evictions import EvictionMarks
 from extender.service.pools.reconciler import Reconciler
 from extender.service.watching.own_writes import OwnWrites
 from extender.service.watching.unexpected_writes import UnexpectedWrites
@@ -32,7 +32,7 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
         unexpected_writes=unexpected_writes,
         metrics=world.metrics,
         clock=clock,
-        now=time.time,
+        marks=EvictionMarks(world.caches, clock),
     )
     return reconciler, queues
 

@@ -11,6 +11,7 @@ from extender.kube.events import EventRecorder
 from extender.model.bucket import Bucket
 from extender.model.objects import Handoff, HandoffMode, Rollout, RolloutStrategy
 from extender.service.placing.placer import ScaleTrigger
+from extender.service.pools.evictions import EvictionMarks
 from extender.service.pools.rollouts import Rollouts
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -58,6 +59,7 @@ async def test_a_change_during_a_look_is_not_lost_to_the_loop_of_another_bucket(
         recorder=cast("EventRecorder", api),
         metrics=Metrics(),
         now=wall,
+        marks=EvictionMarks(caches, asyncio.get_running_loop().time),
     )
     loops = [asyncio.create_task(rollouts.run(Bucket(index, 2))) for index in range(2)]
     try:

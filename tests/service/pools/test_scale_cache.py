@@ -1,11 +1,21 @@
 """The life of an entry of the ScaleCache, against the embedded cluster's scale subresource."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from extender.config.model import SCALE_REFRESH_PERIOD_S, ScaleCacheConfig
-from extender.kube.api import STATEFULSETS, ApiError, Conflict, NotFound, OutcomeUnknown, PatchType
+from extender.kube.api import (
+    STATEFULSETS,
+    ApiError,
+    Conflict,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+)
+from extender.model.decode import stateful_set_from
 from extender.model.objects import StatefulSet
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS
@@ -117,6 +127,24 @@ async def test_what_the_watch_shows_ends_an_entry_of_another_version(
     cache.stateful_set_changed(None, new)
     await cache.get_scale(NS, NAME)
     assert reads(world) == reads_after
+
+
+async def test_a_reply_that_the_watch_has_overtaken_is_not_kept():
+    """Found by review: the older number stood for up to five minutes."""
+    world, cache = await a_world()
+    get, old = world.api.get, await world.cluster.get(STATEFULSETS, NS, NAME)
+
+    async def slow(*called: Any, **options: Any) -> Obj:
+        reply = await get(*called, **options)
+        await scaled_by_hand(world, 7)
+        new = await world.cluster.get(STATEFULSETS, NS, NAME)
+        cache.stateful_set_changed(stateful_set_from(old), stateful_set_from(new))
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.api, "get", slow)
+        assert (await cache.get_scale(NS, NAME)).replicas == 3
+    assert (await cache.get_scale(NS, NAME)).replicas == 7
 
 
 async def test_a_stateful_set_that_the_watch_saw_deleted_is_forgotten():

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from extender.kube.api import STATEFULSETS
 from tests.service.pools.test_autoscaler import controller, scale_writes
+from tests.support.builders import NS
 from tests.support.service import World, a_world, until
 from tests.support.tasks import at_work
 
@@ -71,6 +73,17 @@ async def test_a_pool_that_others_size_is_never_scaled_and_says_what_it_needs():
         assert await world.events("ReplicasChanged") == []
 
 
+async def test_who_follows_the_advice_to_shrink_is_not_told_to_grow_again():
+    """Found by review: vreplicas of three slots fill three pods of five, and the sum fits two."""
+    world = await a_pool(3, "External", slots=5)
+    async with world.serving(), controller(world), at_work(follow(world)):
+        for name in ("a", "b", "c"):
+            await world.vpod(name, 1, slotsPerVReplica=3)
+        await asyncio.sleep(10 * PERIOD_S)
+        assert (await world.replicas(), await desired(world)) == (3, 3)
+        assert all([await world.condition(name) == ("True", "AllPlaced") for name in "abc"])
+
+
 async def test_pods_whose_end_is_announced_are_emptied_first_and_opened_if_it_is_called_off():
     world = await a_pool(3, "External")
     await world.vpod("a", 30)
@@ -127,3 +140,16 @@ async def test_pods_that_old_advice_may_still_remove_take_nothing_new():
         assert await world.published("a") == {}, "whoever follows may have read 0 a moment ago"
         await asyncio.sleep(60)
         assert await world.condition("a") == ("True", "AllPlaced")
+
+
+async def test_advice_that_nobody_gives_any_more_is_taken_back():
+    """Found by review: without its StatefulSet, a pool went on telling the number that it had told
+    last, and others follow that.
+    """
+    world = await a_pool(2, "Advise")
+    await world.vpod("a", 75)
+    async with world.serving():
+        await until(lambda: desired(world), 4, timeout_s=2 * PERIOD_S)
+        await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
+        await until(lambda: desired(world), None, timeout_s=2 * PERIOD_S)
+        assert await world.pool_condition("Ready") == ("False", "StatefulSetNotFound")

@@ -420,6 +420,37 @@ async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
         )
 
 
+async def test_a_pool_that_reads_an_object_otherwise_does_not_lose_it_meanwhile():
+    """Found by review: it was deleted and came anew, and that ended the doubt about a status write
+    that could still arrive (I2).
+    """
+    paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
+    form = {"labelSelector": {"matchLabels": {"form": "first"}}}
+    other = {"vreplicas": "spec.n", "placements": "status.placements"}
+    world = await a_world(
+        sources=[{**PLACE, "paths": paths, **form}, {**PLACE, "paths": other}], minPods=1
+    )
+    await group(world, "g", 2, metadata={"labels": {"form": "first"}})
+    await world.cluster.patch(GROUPS, TENANT, "g", {"spec": {"n": 3}}, patch_type=PatchType.MERGE)
+    async with world.serving() as service:
+        await until(lambda: service.caches.vpods.get(KEY) is not None, timeout_s=10)
+        gone: list[str] = []
+        service.caches.vpods.add_event_handler(
+            lambda old, new: gone.append(old.key) if old and not new else None
+        )
+        form["labelSelector"] = {"matchLabels": {"form": "second"}}
+        await patch_pool(
+            world, {"sources": [{**PLACE, "paths": paths, **form}, {**PLACE, "paths": other}]}
+        )
+
+        async def is_read_otherwise() -> bool:
+            vpod = service.caches.vpods.get(KEY)
+            return vpod is not None and vpod.vreplicas == 3
+
+        await until(is_read_otherwise, timeout_s=10)
+        assert gone == []
+
+
 async def test_a_namespace_that_is_selected_no_more_moves_nothing_and_gets_no_more():
     world = await a_world(namespaceSelector={"matchLabels": {"tier": "gold"}})
     labels: Obj = {"metadata": {"labels": {"tier": "gold"}}}
