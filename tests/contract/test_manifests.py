@@ -23,7 +23,7 @@ from webhook.rotation import SERVING_RENEWED_BEFORE_END
 from webhook.server import Limits, WebhookServer
 from webhook.settings import Settings, UpkeepMode, parser, settings_from
 from webhook.upkeep import UPKEEP_PERIOD_S
-from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, validate
+from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, GUARDED_ANNOTATIONS, validate
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "vreplica-system"
@@ -217,7 +217,8 @@ class TestAdmission:
 
     def test_the_condition_names_all_that_is_guarded(self):
         [condition] = CONFIGURATIONS[1]["webhooks"][0]["matchConditions"]
-        for name in (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION, names.POOL_LABEL):
+        [writer] = DEFAULT_WRITERS
+        for name in (*GUARDED_ANNOTATIONS, names.POOL_LABEL, writer):
             assert f"'{name}'" in condition["expression"]
 
 

@@ -148,6 +148,12 @@ ROWS = [
     ),
     Row(
         "VReplicaWatchSilent",
+        {f'{W}_reflector_silence_seconds{{resource="adapterpools"}}': "0+60x150"},
+        {"resource": "adapterpools"},
+        "of a webhook",
+    ),
+    Row(
+        "VReplicaWatchSilent",
         {f'{S}_reflector_silence_seconds{{resource="pods"}}': "50x150"},
         None,
         "bookmarks come",

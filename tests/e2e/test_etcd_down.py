@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from extender.kube.api import NODES
 from tests.e2e.backend import condition
 from tests.e2e.controlplane import ControlPlane
@@ -19,7 +21,7 @@ AWAY_S: Final = 2.0
 """Longer than a request of ours waits between two tries, shorter than a lease."""
 VPODS_A_KILL: Final = 4
 KWOKS: Final = 6
-"""Starts that are tried."""
+"""Starts that are tried. All of them take longer than tests usually may."""
 READY_S: Final = 30.0
 """kwok takes a node's lease over in 8 s, or never (``ControlPlane.node_numbers``)."""
 
@@ -54,6 +56,7 @@ async def settle_with_nodes(control_plane: ControlPlane, system: System) -> None
     await system.settled()
 
 
+@pytest.mark.timeout(420)
 async def test_vpods_come_while_etcd_is_killed_five_times_and_nothing_moves(
     own_control_plane: ControlPlane, tmp_path: Path
 ):

@@ -208,7 +208,13 @@ RELIABILITY = Dashboard(
                 Panel(
                     title="silence of the watches",
                     unit="s",
-                    queries=(largest(f"{S}_reflector_silence_seconds", "resource"),),
+                    queries=(
+                        largest(f"{S}_reflector_silence_seconds", "resource"),
+                        Query(
+                            f"max by (resource) ({W}_reflector_silence_seconds)",
+                            "the webhook's {{resource}}",
+                        ),
+                    ),
                     description="A bookmark comes once a minute; at 150 s a watch is given up and "
                     "begun again.",
                     thresholds=((180, "red"),),

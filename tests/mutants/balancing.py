@@ -210,4 +210,15 @@ BALANCING = (
             "test_a_batch_does_not_all_go_to_the_coldest_pod",
         ),
     ),
+    Mutant(
+        "policy swaps where the profile compares pods, too",
+        "extender/engine/rebalance/moves.py",
+        "                and not pool.profile.compares_pods\n",
+        "",
+        "one swap follows the other for ever",
+        (
+            "tests/engine/rebalance/test_swaps.py::"
+            "test_nothing_makes_way_where_the_profile_compares_pods",
+        ),
+    ),
 )

@@ -158,6 +158,14 @@ BINDING = (
         (f"{_FORGED}test_a_forged_bind_binds_nothing[another_schedulers_pod seen]",),
     ),
     Mutant(
+        "a pod that the cache has on its node is bound",
+        _POD_BINDER,
+        "pod.uid != uid or pod.node or assumed",
+        "pod.uid != uid or assumed",
+        "after a restore of etcd it stays Pending forever (seed 108015178)",
+        (f"{_RACES}test_a_pod_that_is_bound_by_the_cache_alone_is_not_taken_for_bound",),
+    ),
+    Mutant(
         "binds of one pod run side by side",
         _POD_BINDER,
         "async with flight.lock:",

@@ -3,10 +3,65 @@
 from tests.mutants.mutant import Mutant
 
 _WEBHOOK = "webhook/evictions.py"
+_STEPS = "tests/engine/scaling/test_rollout.py::"
 _ANSWERS = "tests/webhook/test_evictions.py::"
 _DRAINS = "tests/service/placing/test_evictions.py::"
 
 EVICTIONS = (
+    Mutant(
+        "the webhook's clock says whether somebody still tries",
+        "extender/service/pools/evictions.py",
+        "self._renewed[new.uid] = (mark.latest_s, self._clock())",
+        "self._renewed[new.uid] = (mark.latest_s, self._clock() - 360.0)",
+        "liveness: with a webhook five minutes behind, kubectl drain never ends",
+        (f"{_DRAINS}test_an_eviction_ends_by_itself_whatever_the_webhooks_clock_says",),
+    ),
+    Mutant(
+        "the webhook replaces the leader's own marks",
+        _WEBHOOK,
+        "not (known.by_leader or known.is_fresh(now_s))",
+        "not known.is_fresh(now_s)",
+        "liveness: with a webhook ahead, a rollout stands still until the mark fades",
+        (f"{_ANSWERS}test_a_mark_of_the_leader_stays_as_the_leader_has_written_it",),
+    ),
+    Mutant(
+        "without its StatefulSet a pool gives turns to all",
+        "extender/engine/scaling/unavailable.py",
+        "if self._pool.stateful_set is None:",
+        "if False:",
+        "I8: while it is made anew, all pods hand over at once, and nothing can be placed",
+        (
+            "tests/engine/scaling/test_unavailable.py::"
+            "test_without_its_statefulset_a_pool_gives_no_turns",
+        ),
+    ),
+    Mutant(
+        "the marks of a rollout that stands still never end",
+        "extender/engine/scaling/rollout.py",
+        "if one.fades and not one.over)",
+        "if one.fades)",
+        "liveness: kubectl drain of other pods waits behind them",
+        (
+            f"{_STEPS}test_the_marks_of_a_rollout_that_stands_still_end_with_the_time_for_their_"
+            "hand_over",
+        ),
+    ),
+    Mutant(
+        "the surge counts slots alone",
+        "extender/engine/scaling/size.py",
+        "missing_vreplicas(state, pool, allows, packing.going)",
+        "missing_vreplicas(state, pool, allows)",
+        "a pod is marked before another one can take what it carries, and its time runs out",
+        (f"{_STEPS}test_the_surge_comes_before_a_pod_hands_over_what_fits_nowhere",),
+    ),
+    Mutant(
+        "a pod that is being emptied to be removed keeps its place in the queue",
+        "extender/service/pools/descheduler.py",
+        "state.is_closed(known) or",
+        "",
+        "liveness: where maxPods leaves no room, other pods wait behind it for their turn",
+        ("tests/service/pools/test_descheduler.py::test_a_mark_is_renewed_while_its_pod_is_to_go",),
+    ),
     Mutant(
         "an eviction waits for nothing",
         "extender/model/eviction.py",
@@ -21,10 +76,26 @@ EVICTIONS = (
     Mutant(
         "an eviction waits for ever",
         _WEBHOOK,
-        "elif now_s > known.ends_at_s(pool):",
-        "elif False:",
+        "if known is not None and known.is_over(pool, now_s):",
+        "if False:",
         "an adapter that never lets go would keep a node from being drained",
         (f"{_ANSWERS}test_an_eviction_is_allowed_once_its_deadline_has_passed",),
+    ),
+    Mutant(
+        "the webhook's clock alone ends the leader's marks",
+        "extender/model/eviction.py",
+        "if not self.by_leader:",
+        "if True:",
+        "a rollout waits for as long as the leader's clock is ahead (seed 70002264)",
+        (f"{_ANSWERS}test_a_mark_of_the_leader_ends_by_its_clock_whatever_the_webhooks_says",),
+    ),
+    Mutant(
+        "a mark that is over is not renewed first",
+        "extender/model/eviction.py",
+        "or now_s > ends_at_s >= self.latest_s",
+        "",
+        "the webhook refuses what the leader evicts (seed 70002264)",
+        (f"{_STEPS}test_a_pod_that_is_overdue_says_so_in_its_mark_before_it_is_evicted",),
     ),
     Mutant(
         "each attempt is the first",
@@ -37,8 +108,8 @@ EVICTIONS = (
     Mutant(
         "a dry run marks the pod",
         _WEBHOOK,
-        "if not is_dry_run(request):",
-        "if True:",
+        "is_dry_run(request) or (known",
+        "(known",
         "kubectl drain --dry-run=server would move vreplicas",
         (f"{_ANSWERS}test_a_dry_run_is_refused_and_writes_nothing",),
     ),
@@ -80,7 +151,7 @@ EVICTIONS = (
     Mutant(
         "an eviction is never given up",
         "extender/service/pools/reconciler.py",
-        "await give_up_evictions(self._caches, self._fenced, bucket, self._now())",
+        "await give_up_evictions(self._caches, self._fenced, bucket, self._marks)",
         "",
         "a drain that was called off would keep the pod empty for ever",
         (f"{_DRAINS}test_an_eviction_that_nobody_tries_again_is_given_up",),
@@ -102,8 +173,8 @@ ROLLOUTS = (
     Mutant(
         "a rollout evicts a pod that still has shares",
         _ROLLOUT,
-        "goes=empty or overdue",
-        "goes=True",
+        "goes = (empty or over) and not fades",
+        "goes = True",
         "its shares would be down until its ordinal is back",
         (f"{_ROLLS}test_a_rollout_replaces_each_pod_once_its_shares_are_served_elsewhere",),
     ),
@@ -162,7 +233,6 @@ ROLLOUTS = (
 
 _UNAVAILABLE = "extender/engine/scaling/unavailable.py"
 _TURNS = "tests/engine/scaling/test_unavailable.py::"
-_STEPS = "tests/engine/scaling/test_rollout.py::"
 _SIMULATED = "simulate --seed 1 --seeds 1 --events 60 --profile tests/mutants/max_unavailable.yaml"
 
 MAX_UNAVAILABLE = (
@@ -181,7 +251,7 @@ MAX_UNAVAILABLE = (
     Mutant(
         "maxUnavailable of a vpod limits nothing",
         _UNAVAILABLE,
-        "if taken >= most:",
+        "if len(taken) >= most:",
         "if False:",
         "I8: all pods of one vpod could be handed over at the same time",
         (

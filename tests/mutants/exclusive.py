@@ -10,8 +10,26 @@ _HELD = f"{_TEST}test_what_a_pod_may_serve_is_not_allowed_to_others"
 _LATE = f"{_TEST}test_however_late_adapters_hear_no_more_is_served_than_is_published"
 _POOL = "tests/service/placing/test_exclusive.py::"
 _LEASES = "tests/service/http/adapters/test_acknowledge.py::"
+_EXPIRY = "extender/service/pools/adapter_leases.py"
+_EXPIRED = "tests/service/pools/test_adapter_leases.py::"
 
 EXCLUSIVE = (
+    Mutant(
+        "what was asked twice is never forgotten",
+        _HOLDERS,
+        "elif vpod in pod.asked:",
+        "elif False:",
+        "liveness: after two failed writes of an assignment nobody serves the vpod any more",
+        (f"{_TEST}test_what_was_asked_twice_and_never_arrived_is_forgotten",),
+    ),
+    Mutant(
+        "a pod that is gone was not told what was being written",
+        _HOLDERS,
+        "if until is None or vpod in pod.asked:",
+        "if until is None and vpod not in pod.asked:",
+        "I6: the write had arrived, and another pod is told to serve the same",
+        (f"{_TEST}test_a_pod_that_goes_while_it_is_told_to_serve_keeps_a_lease",),
+    ),
     Mutant(
         "what is taken away may be served elsewhere at once",
         _HOLDERS,
@@ -39,7 +57,7 @@ EXCLUSIVE = (
     Mutant(
         "a pod that is gone has stopped",
         _HOLDERS,
-        "None if stopped else held._replace(until=until)",
+        "None if stopped else holds._replace(until=until)",
         "None",
         "I6: a forced deletion stops no process",
         (f"{_POOL}test_an_ordinal_that_comes_back_serves_once_the_pod_before_it_has_stopped",),
@@ -136,6 +154,109 @@ EXCLUSIVE = (
         (
             "tests/model/test_assignment.py::TestAnnotations::"
             "test_if_the_names_of_the_busy_ones_do_not_fit_all_count_as_busy",
+        ),
+    ),
+    Mutant(
+        "a renewal is not stored again",
+        _EXPIRY,
+        "timestamp(self._now()) if is_late else stored.renewed",
+        "stored.renewed",
+        "the leader takes adapters that are well for such that hang",
+        (
+            f"{_EXPIRED}test_renewals_are_stored_once_a_minute",
+            f"{_EXPIRED}test_when_a_replica_stores_a_renewal",
+        ),
+    ),
+    Mutant(
+        "a replica whose watch was behind goes by what it has seen",
+        _EXPIRY,
+        "max(self._clock() - known.stored_at, stored_s_ago) >= STORED_S",
+        "self._clock() - known.stored_at >= STORED_S",
+        "the leader takes an adapter that is well for one that hangs (seed 122428729)",
+        (f"{_EXPIRED}test_when_a_replica_stores_a_renewal",),
+    ),
+    Mutant(
+        "a new leader has seen all that there was",
+        _EXPIRY,
+        "max(known.since, began)",
+        "known.since",
+        "each failover takes adapters that are well for such that hang",
+        (f"{_EXPIRED}test_a_pod_is_marked_by_its_leader_a_lease_after_it_began_to_lead",),
+    ),
+    Mutant(
+        "a lease runs out when it is not stored for a minute",
+        _EXPIRY,
+        "unheard_s + known.lease_s",
+        "unheard_s",
+        "I6 and I4: the adapter still has it",
+        (f"{_EXPIRED}test_renewals_are_stored_once_a_minute",),
+    ),
+    Mutant(
+        "an adapter has the lease that its pool has now",
+        _EXPIRY,
+        "max(known.lease_s, told)",
+        "told",
+        "I4: it does not know yet that its lease is shorter",
+        (
+            f"{_EXPIRED}test_adapters_whose_lease_is_made_shorter_are_not_marked"
+            "_while_they_have_the_longer_one",
+        ),
+    ),
+    Mutant(
+        "an adapter hears at once that it needs a lease",
+        _EXPIRY,
+        "STORED_S if is_renewed(pod.acknowledged_text) else HEARS_S",
+        "STORED_S",
+        "I6: it serves until its file says so",
+        (
+            f"{_EXPIRED}test_adapters_that_serve_when_their_pool_becomes_exclusive_are_not_marked",
+            f"{_EXPIRED}test_an_adapter_that_has_never_acknowledged_has_time_to_hear_of_its_lease",
+        ),
+    ),
+    Mutant(
+        "a lease that has run out is marked whatever is stored by now",
+        _EXPIRY,
+        "[same_pod(pod), same, set_text(ACKNOWLEDGED_ANNOTATION, text)]",
+        "[same_pod(pod), set_text(ACKNOWLEDGED_ANNOTATION, text)]",
+        "a leader whose watch is behind marks an adapter that is well",
+        (f"{_EXPIRED}test_what_the_leader_has_not_seen_yet_is_not_marked",),
+    ),
+    Mutant(
+        "a lease that has run out is marked on the next pod of the ordinal",
+        _EXPIRY,
+        "[same_pod(pod), same, set_text(ACKNOWLEDGED_ANNOTATION, text)]",
+        "[same, set_text(ACKNOWLEDGED_ANNOTATION, text)]",
+        "its adapter has said nothing yet",
+        (f"{_EXPIRED}test_what_the_leader_has_not_seen_yet_is_not_marked",),
+    ),
+    Mutant(
+        "a pod whose adapter's lease has run out is Ready",
+        "extender/model/decode.py",
+        "is_ready and not lease_expired",
+        "is_ready",
+        "its shares stay where nobody serves them",
+        (f"{_EXPIRED}test_an_adapter_that_is_cut_off_stops_first_and_then_loses_its_shares",),
+    ),
+    Mutant(
+        "if no adapter is heard, each of them is given up",
+        "extender/engine/rebalance/absence.py",
+        "few_heard and _lease_expired(pod)",
+        "False",
+        "I4: the first one that is heard again gets the shares of all others",
+        (
+            f"{_EXPIRED}test_if_no_adapter_reaches_the_service_nothing_moves"
+            "_and_the_first_one_gets_no_more",
+        ),
+    ),
+    Mutant(
+        "a pod that has never acknowledged shows that adapters reach the service",
+        "extender/engine/rebalance/absence.py",
+        "and is_renewed(known.pod.acknowledged_text)",
+        "",
+        "I4: it gets the shares of all others",
+        (
+            "tests/engine/rebalance/test_absence.py::"
+            "test_a_pod_that_has_never_acknowledged_says_nothing_about_the_way_to_the_service",
         ),
     ),
 )

@@ -105,11 +105,23 @@ INDEXED = (
         ),
     ),
     Mutant(
+        "of two pods with the same index the one with the lower ordinal keeps it",
+        _SHARES,
+        "told[name].epoch, placement_order(name)",
+        "placement_order(name)",
+        "I7: the pod that serves it is told of another one, and nobody serves it for a moment",
+        (
+            f"{_POOL}test_an_index_of_a_move_that_is_not_needed_any_more_stays_with_the_pod_that_"
+            "had_it",
+            "simulate --seed 55878860 --seeds 1 --events 60",
+        ),
+    ),
+    Mutant(
         "pods are not told anew when another one gets an index that they have",
         _SHARES,
         "if any(one.indexes & indexes for one in others):",
         "if False:",
         "fencing: the epoch of an index that comes back is not renewed",
-        (f"{_POOL}test_an_index_that_comes_back_before_it_has_left_has_a_greater_epoch",),
+        (f"{_POOL}test_the_pods_of_a_vpod_are_told_anew_when_one_is_told_what_another_one_has",),
     ),
 )

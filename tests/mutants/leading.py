@@ -191,12 +191,32 @@ LEADING = (
     ),
     Mutant(
         "the fence is not asked again before a write is sent",
-        "extender/kube/transport.py",
+        "extender/kube/connection.py",
         "        check_fence()\n",
         "",
-        "a write waits for its lane, and another leads when its turn comes",
+        "a write waits for its lane or for a connection, and another leads when its turn comes",
         (
             "tests/kube/test_fence.py::test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_lead_any_more",
+            "tests/kube/test_fence.py::test_a_write_that_has_waited_for_a_connection_is_not_sent_either",
+        ),
+    ),
+    Mutant(
+        "a refusal about one object pauses the lane of all",
+        "extender/kube/transport.py",
+        "        if not _is_about_an_object(raw):\n",
+        "        if raw:\n",
+        "one disruption budget stops all bindings",
+        ("tests/kube/test_budget.py::test_a_refusal_about_one_object_holds_up_no_other",),
+    ),
+    Mutant(
+        "requests for foreign kinds have no lane of their own",
+        "extender/kube/budget.py",
+        "        return Lane.FOREIGN\n",
+        "        pass\n",
+        "another API server that is overloaded stops all lists and watches",
+        (
+            "tests/kube/test_budget.py::"
+            "test_an_api_server_of_a_foreign_kind_that_is_overloaded_holds_up_no_list",
         ),
     ),
     Mutant(

@@ -712,8 +712,8 @@ SCALE_DOWN = (
     Mutant(
         "pods whose end is announced are opened for who waits",
         "extender/service/pools/closed_ordinals.py",
-        "plan.cannot_grow",
-        "plan.limited",
+        "None if plan.cannot_grow else",
+        "None if plan.limited else",
         "they are never empty when they go",
         (
             "tests/service/pools/test_closed_ordinals.py::"
@@ -723,8 +723,8 @@ SCALE_DOWN = (
     Mutant(
         "no lost pod is replaced where nothing is at work",
         "extender/engine/scaling/packing.py",
-        "alone[: working + 1]",
-        "alone[:working]",
+        "alone[: serving + 1]",
+        "alone[:serving]",
         "a pool whose only pod is never Ready would not grow",
         (
             "tests/engine/scaling/test_scaling.py::TestPodsTakenForLost"

@@ -383,6 +383,40 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "an event of a watched object wipes what its caller was answered",
+        "extender/service/watching/external_vpods.py",
+        "for vpod in (newest, self._watched.latest(key), self._vpods.get(key))",
+        "for vpod in (newest,)",
+        "I2: the ledger is lowered below what the caller then publishes",
+        (
+            "tests/service/watching/test_external_vpods.py::TestAWatchedObjectThatIsAskedAbout::"
+            "test_an_event_after_the_answer_takes_nothing_of_it_away",
+        ),
+    ),
+    Mutant(
+        "a source that is removed takes its objects away from their callers",
+        "extender/service/watching/external_vpods.py",
+        "if not is_caller_kept(pool.adapter_pool if pool is not None else None, asked.key):",
+        "if pool is not None:",
+        "I2: the ledgers of objects that callers publish are freed",
+        (
+            "tests/service/watching/test_external_vpods.py::TestAWatchedObjectThatIsAskedAbout::"
+            "test_a_pool_that_no_longer_declares_the_kind_leaves_it_to_the_caller",
+        ),
+    ),
+    Mutant(
+        "an object that its pool reads otherwise is deleted and comes anew",
+        "extender/service/watching/foreign_kind.py",
+        "            self._caches.vpods.reread(vpod)\n",
+        "            self._caches.vpods.delete(have)\n"
+        "            self._caches.vpods.update(vpod)\n",
+        "I2: it ends the doubt about a status write that may still arrive",
+        (
+            "tests/service/watching/test_sources.py::"
+            "test_a_pool_that_reads_an_object_otherwise_does_not_lose_it_meanwhile",
+        ),
+    ),
+    Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
         "extender/service/watching/external_vpods.py",
         "GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
@@ -478,12 +512,56 @@ LOOPS = (
     Mutant(
         "a pod that is not Ready is given up at once",
         "extender/engine/rebalance/absence.py",
-        "name: absence.since + limit for",
-        "name: absence.since for",
+        "name: absence.counts_from + limit for",
+        "name: absence.counts_from for",
         "a restart would move everything",
         (
             "tests/engine/rebalance/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_when_its_time_has_passed_by_our_clock",
             "simulate --seed 7000 --seeds 4 --events 60 --profile tests/mutants/failing_nodes.yaml",
+        ),
+    ),
+    Mutant(
+        "a pod that crashes counts as one that works",
+        "extender/engine/scaling/packing.py",
+        "if pod.serving and not pod.leaving",
+        "if pod.bound and not pod.leaving",
+        "if all adapters crash, the pool doubles, and all that they hold moves",
+        (
+            "tests/engine/scaling/test_scaling.py::TestPodsTakenForLost::"
+            "test_a_pod_that_has_not_been_given_up_yet_and_is_not_ready_is_not_at_work",
+        ),
+    ),
+    Mutant(
+        "what a drained pod has counts twice in its zone",
+        "extender/engine/scaling/packing.py",
+        "if name in self._left:",
+        "if False:",
+        "under a hard zone rule the pool grows although placing finds room",
+        (
+            "tests/engine/scaling/test_scaling.py::"
+            "test_what_a_drained_pod_has_counts_once_in_its_zone",
+        ),
+    ),
+    Mutant(
+        "a pod that waited for a machine has no time to start",
+        "extender/engine/rebalance/absence.py",
+        "if seen.bound and not self.seen.bound and now",
+        "if False and now",
+        "with a node autoscaler each new pod is given up as it starts, and replaced",
+        (
+            "tests/engine/rebalance/test_absence.py::"
+            "test_a_pod_that_has_waited_for_a_machine_gets_its_time_to_start",
+        ),
+    ),
+    Mutant(
+        "a pod whose binding is under way is no room",
+        "extender/engine/scaling/packing.py",
+        "known.pod is not None and not known.pod.assumed",
+        "known.pod is not None",
+        "a pool gets one pod too many whenever the autoscaler looks during a binding",
+        (
+            "tests/engine/scaling/test_scaling.py::"
+            "test_a_pod_whose_binding_is_under_way_is_still_to_come",
         ),
     ),
     Mutant(

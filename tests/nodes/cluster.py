@@ -228,15 +228,15 @@ class Cluster:
         )
         assert answer.status == 200, f"{answer.status} {answer.message}"
 
-    def containers_of(self, pods: str) -> dict[str, int]:
-        """The first process of each adapter container, by its pod's name: the oldest of its shells,
-        which forks others.
+    def containers_of(self, pods: str, command: str = "/bin/sh") -> dict[str, int]:
+        """The first process of each adapter container, by its pod's name: the oldest of those that
+        run ``command``. A shell forks others.
         """
         found: dict[str, int] = {}
         for node in self.nodes:
             for container in node.containers():
                 pod = container.environment.get("POD", "")
-                if pod.startswith(pods) and container.command.startswith("/bin/sh"):
+                if pod.startswith(pods) and container.command.startswith(command):
                     found[pod] = min(container.pid, found.get(pod, container.pid))
         return found
 

@@ -3,6 +3,8 @@ word, without and with ``spec.handoff.mode: Overlap``, in rollouts and under mai
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Awaitable
 from functools import partial
@@ -11,9 +13,11 @@ import pytest
 
 from extender.kube.api import Obj
 from tests.e2e.waiting import NotYet, eventually
+from tests.nodes.adapters import is_ready
 from tests.nodes.cluster import NAMESPACE, Cluster
 from tests.nodes.measurements import Measurements
 from tests.nodes.workers import (
+    Served,
     Workers,
     pool_objects,
     program_objects,
@@ -148,6 +152,59 @@ async def test_a_rollout_of_two_workers_at_a_time_serves_no_index_twice(
     wanted = {f"tenant/{workers.name}-{number}": VREPLICAS for number in range(VPODS)}
     assert served_twice(workers.changes(), wanted) == []
     assert len(indexes) >= VPODS
+
+
+@pytest.mark.timeout(600)
+async def test_a_worker_that_hangs_loses_what_it_serves_after_its_lease(
+    cluster: Cluster, measurements: Measurements
+):
+    """Its pod is Ready all the time. Once it goes on, it serves nothing that others have by then:
+    what is served twice is judged by its own word.
+    """
+    handoff = {"mode": "Exclusive", "identity": "Indexed", "leaseSeconds": 5}
+    spec = {**the_spec("Exclusive"), "handoff": handoff, "rescheduleAfterSeconds": 5}
+    workers = await at_work(cluster, "hanging", spec)
+    hanging = f"{workers.name}-1"
+    process = cluster.containers_of(hanging, "python")[hanging]
+    told = (await workers.assigned())[hanging]
+    began = time.time()
+    os.kill(process, signal.SIGSTOP)
+    try:
+        await eventually(partial(emptied, workers, hanging), 150.0, "others have its shares")
+        await eventually(partial(served_without, workers, hanging), 30.0, "others serve them")
+        took_s = time.time() - began
+        assert is_ready((await workers.pods())[hanging])
+    finally:
+        os.kill(process, signal.SIGCONT)
+    await eventually(partial(workers.settled, TOTAL), 60.0, "it has stopped, and all are served")
+    stopped = [Served(began, hanging, vpod, 0) for vpod in told]
+    changes = sorted([*workers.changes(), *stopped], key=lambda change: change.at)
+    wanted = {f"tenant/{workers.name}-{number}": VREPLICAS for number in range(VPODS)}
+    lost = unserved_of(changes, wanted, began, began + took_s)
+    what = f"One of {PODS} workers hangs, `handoff.mode: Exclusive`, until others serve its shares"
+    measurements.add(what, f"{took_s:.1f} s", lost=lost)
+    events = await cluster.kubectl("get", "events", "-n", NAMESPACE, "-o", "name", *LEASE_EXPIRED)
+    await removed(workers)
+    assert served_twice(changes, wanted) == []
+    assert len(events.split()) == 1
+
+
+LEASE_EXPIRED = ("--field-selector", "reason=LeaseExpired")
+
+
+async def emptied(workers: Workers, pod: str) -> bool:
+    if shares := (await workers.assigned())[pod]:
+        raise NotYet(f"{pod} has {len(shares)} shares")
+    return True
+
+
+async def served_without(workers: Workers, pod: str) -> bool:
+    """Whether other pods serve all vreplicas."""
+    serving = workers.serving().values()
+    count = sum(count for pods in serving for name, count in pods.items() if name != pod)
+    if count != TOTAL:
+        raise NotYet(f"others serve {count}")
+    return True
 
 
 @pytest.mark.timeout(600)

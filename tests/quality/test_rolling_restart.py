@@ -1,6 +1,10 @@
 """A rolling restart takes nothing out of service if shares are handed over. In small."""
 
+import pytest
+
 from tests.quality.rolling_restart import AT_ONCE, DRAINED, HANDED_OVER, ROLLED_OUT, restarted
+
+pytestmark = pytest.mark.timeout(90)  # three runs of ten adapters, on a busy machine
 
 
 def test_requests_succeed_while_all_adapters_are_restarted_only_if_shares_are_handed_over():

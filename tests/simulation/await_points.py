@@ -197,11 +197,15 @@ UNREACHED: Final = {
     ): "a move that waits for a batch: as a batch that waits for a caller",
     ("reflector.py", "await following"): PAGES,
     ("reflector.py", "await asyncio.sleep(0)"): SLICES,
+    (
+        "reflector.py",
+        "await self._wait(left_s)",
+    ): "a watch that ends at once, which the simulation's faults bring: as one that fails",
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
     (
         "reconciler.py",
-        "await give_up_evictions(self._caches, self._fenced, bucket, self._now())",
+        "await give_up_evictions(self._caches, self._fenced, bucket, self._marks)",
     ): "no scenario evicts a pod; the next leader gives up what is left",
     ("reconciler.py", "await self._unexpected_writes.begin(bucket)"): SLICES,
     (

@@ -6,6 +6,7 @@ A scenario acts on a world and waits until what it asked for has come about, who
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,6 +165,21 @@ async def _hand_over(run: Run) -> None:
             break
     assert not run.world.adapters.serves("dispatcher-1")
     await asyncio.sleep(0.5)
+    await run.settled()
+
+
+async def _lose_lease(run: Run) -> None:
+    """An adapter hangs until its shares are elsewhere, and comes back."""
+    await _three_adapters(run)
+    run.arm()
+    hanging = run.world.adapters.adapter("dispatcher-1")
+    assert hanging is not None
+    hanging.cut_until = math.inf
+    await run.until(lambda: not run.checkers.pods["dispatcher-1"].total, "its work is elsewhere")
+    assert run.checkers.exclusive.expired
+    hanging.cut_until = -math.inf
+    hanging.woken.set()
+    await asyncio.sleep(5.0)
     await run.settled()
 
 
@@ -450,6 +466,16 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             _hand_over,
             _scale(min_pods=3, handoff={"mode": "Exclusive", "leaseSeconds": 5}),
             moves=frozenset({"Evicted"}),
+        ),
+        Scenario(
+            "lose lease",
+            _lose_lease,
+            _scale(
+                min_pods=3,
+                rescheduleAfterSeconds=5,
+                handoff={"mode": "Exclusive", "leaseSeconds": 5},
+            ),
+            moves=frozenset({"Reschedule"}),
         ),
         Scenario(
             "maintain",

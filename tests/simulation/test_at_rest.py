@@ -1,4 +1,6 @@
-"""A run ends once nothing has been written for long enough; what counts as a write."""
+"""A run ends once nothing has been written for long enough; what counts as a write. At rest a pod
+that waits for its turn to be evicted keeps what it carries.
+"""
 
 from typing import Any, Final
 
@@ -51,3 +53,33 @@ def test_what_else_changes_of_it_is_one(changed: dict[str, Any]):
 @in_virtual_time
 async def test_that_a_pod_is_written_as_it_is_is_one():
     assert await written_at(BEFORE, BEFORE) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mark", "shall_go"),
+    [
+        pytest.param(Eviction(0.0, 10.0, MoveReason.ROLLOUT), True, id="by a rollout"),
+        pytest.param(Eviction(0.0, 10.0), False, id="it waits for its turn"),
+        pytest.param(
+            Eviction(0.0, 10.0, MoveReason.MAINTENANCE, queued=True, behind="a-1"),
+            False,
+            id="another pod goes first (seed 245130788)",
+        ),
+        pytest.param(Eviction(0.0, 10.0, turn_s=20.0), True, id="its turn has come"),
+    ],
+)
+def test_what_is_on_a_pod_that_is_evicted_counts_as_placed_until_its_turn(
+    mark: Eviction, shall_go: bool
+):
+    @in_virtual_time
+    async def play() -> None:
+        scene = CheckerScene()
+        scene.pool()
+        pod = pod_object("a-0", {"t/v": 1})
+        pod["metadata"]["annotations"][EVICTING_ANNOTATION] = encode_eviction(mark, "1")
+        scene.write("pods", "a-0", pod)
+        scene.vpod("v", 1, {"a-0": 1})
+        told = [line for line in scene.checkers.differences() if "1 of 1 placed" in line]
+        assert bool(told) is shall_go
+
+    play()

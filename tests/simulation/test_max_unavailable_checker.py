@@ -97,6 +97,18 @@ async def test_a_pod_is_taken_until_its_successor_is_ready():
 
 
 @in_virtual_time
+async def test_a_pod_that_went_with_its_ordinal_is_taken_no_more_when_the_ordinal_comes_again():
+    scene = LimitedScene(pool=1)
+    scene.put(3, turn())
+    scene.write("pods", "a-3", None, PERSON)
+    scene.scale(3, actor=PERSON)
+    await later(LATE_S)
+    scene.scale(4, actor=PERSON)
+    scene.put(0, turn())
+    assert scene.findings() == []
+
+
+@in_virtual_time
 async def test_the_pods_of_one_vpod_have_a_limit_of_their_own():
     scene = LimitedScene(pool=3, perVPod=1)
     scene.put(0, turn(), ledger={KEY: 1})

@@ -25,10 +25,10 @@ RETRY_S = 5.0
 """As kubectl drain."""
 
 
-async def with_webhook(world: World) -> None:
-    """The API server asks the webhook about evictions from now on."""
+async def with_webhook(world: World, *, ahead_s: float = 0.0) -> None:
+    """The API server asks the webhook about evictions from now on. ``ahead_s``: of its clock."""
     caches = WebhookCaches()
-    evictions = Evictions(world.api, caches, now=world.cluster.server.now)
+    evictions = Evictions(world.api, caches, now=lambda: world.cluster.server.now() + ahead_s)
 
     async def call(call: WebhookCall) -> Obj:
         pools = await world.cluster.list_page(ADAPTERPOOLS)

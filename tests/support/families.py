@@ -7,11 +7,13 @@ import random
 from collections import Counter
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from extender.config.model import AdaptersConfig, Config, LeaderElectionConfig, Mode, ScheduleConfig
 from extender.config.profiles import WatchedContent
+from extender.kube.api import Api
 from extender.kube.budget import Budget
+from extender.kube.reflector import Reflector
 from extender.service.app import Service
 from extender.service.http.process_metrics import LoopLag, watch_client
 from extender.service.reloading import Reloading, Watched
@@ -75,7 +77,12 @@ def families() -> list[Family]:
 
 def webhook_families() -> list[Family]:
     """Of the webhook as a process of its own."""
-    metrics = WebhookMetrics(WebhookCaches())
+    caches = WebhookCaches()
+    metrics = WebhookMetrics(caches)
     metrics.add_process()
     metrics.add_upkeep(dict, lambda: 0)
+    api, rng = cast("Api", None), random.Random(1)
+    metrics.add_reflectors(
+        [Reflector(api, resource, sink, rng=rng) for resource, sink in caches.sinks.items()]
+    )
     return metrics.families

@@ -23,6 +23,10 @@ class Patience:
     """From what it is told to its acknowledgement."""
     start_s: float = 20.0
     """From its start to the first acknowledgement."""
+    work_s: float = 2.5
+    """Between two pieces of work on a share that is served: tenants always have work."""
+    log_s: float = 5.0
+    """Until an adapter without a line of work counts as one that writes none."""
     silence_s: float = 50.0
     """From the last sign of life on a stream to the next acknowledgement. The library gives a
     stream up after 30 s.

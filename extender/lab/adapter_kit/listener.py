@@ -5,11 +5,13 @@ faults.
 import asyncio
 import json
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from extender.lab.adapter_kit.address import Address
 from extender.lab.adapter_kit.contract import Answer
@@ -127,14 +129,27 @@ class Replica:
     def __init__(self, desk: Desk, context: ssl.SSLContext, address: Address) -> None:
         self._desk, self._context = desk, context
         self._runner: web.AppRunner | None = None
+        self.requests: Counter[str] = Counter()
+        """By path, since it was opened. A handshake that began before may end later, and its
+        requests do not count.
+        """
         self.address = address
         """Where it listens once it has been opened."""
 
-    async def open(self) -> None:
-        """Listen, if it does not. Raises OSError."""
+    async def open(self, context: ssl.SSLContext | None = None) -> None:
+        """Listen, if it does not, with another ``context`` than its own if one is given. Raises
+        OSError.
+        """
         if self._runner is not None:
             return
-        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        requests = self.requests = Counter()
+
+        @web.middleware
+        async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
+            requests[request.path] += 1
+            return await handler(request)
+
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[count])
         app.router.add_get(ASSIGNMENT, self._desk.assignment, allow_head=False)
         app.router.add_post(ACKNOWLEDGE, self._desk.acknowledge)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
@@ -144,7 +159,7 @@ class Replica:
             self.address.interface,
             self.address.port,
             reuse_address=True,
-            ssl_context=self._context,
+            ssl_context=context or self._context,
         )
         await site.start()
         self.address = replace(self.address, port=self._runner.addresses[0][1])

@@ -8,6 +8,7 @@ from extender.lab.adapter_kit.listener import ACKNOWLEDGE, ASSIGNMENT
 from extender.lab.adapter_kit.stage import Stage
 
 ORDERS: Final = "team-a/orders"
+CLICKS: Final = "team-b/clicks"
 DRAIN_S: Final = 10.0
 """Until a deadline."""
 NO_WORK_LOG: Final = "the adapter writes no work log ($VREPLICA_WORK_LOG), so nobody sees its work"
@@ -24,16 +25,48 @@ async def begin(stage: Stage) -> None:
 
 
 async def keeps_lease(stage: Stage) -> None:
-    """An exclusive pool: the lease is renewed, and work ends with it."""
-    stage.lease_s = LEASE_S
+    """A pool becomes exclusive: the lease is renewed, and work ends with it."""
     await begin(stage)
     if not stage.log.is_used:
         raise CannotTell(NO_WORK_LOG)
+    stage.lease_s = LEASE_S
+    stage.serve(ORDERS)
+    await stage.serving(ORDERS)
     await stage.meanwhile(LEASE_S, "the adapter serving on while its lease is renewed")
     await stage.works(ORDERS)
     down = Answer(503, {"error": "this is a test"}, 1)
     stage.desk.faults.update({ASSIGNMENT: down, ACKNOWLEDGE: down})
     stage.desk.send(None)
+    await _lease_runs_out(stage)
+
+
+async def needs_an_answer(stage: Stage) -> None:
+    """At first no acknowledgement is taken: there is no lease. Later every one is refused with 409,
+    and the news never comes: the lease runs out.
+    """
+    stage.lease_s = LEASE_S
+    stage.desk.faults[ACKNOWLEDGE] = Answer(503, {"error": "this is a test"}, 1)
+    stage.serve(ORDERS)
+    await stage.start()
+    asked, timeout_s = stage.desk.asked, stage.patience.start_s
+    await stage.until(lambda: ACKNOWLEDGE in asked, "an acknowledgement", timeout_s)
+    await stage.meanwhile(1.0, f"no work on {ORDERS} before an acknowledgement is taken")
+    if count := stage.log.count(ORDERS):
+        raise RuleBroken(
+            f"no work on {ORDERS} before an acknowledgement is taken", f"{count} pieces of work"
+        )
+    stage.desk.faults.clear()
+    await stage.serving(ORDERS)
+    await stage.works(ORDERS)
+    if not stage.log.is_used:
+        raise CannotTell(NO_WORK_LOG)
+    newer = {"error": "another generation by now", "generation": stage.generation + 1}
+    stage.desk.faults[ACKNOWLEDGE] = Answer(409, newer)
+    await _lease_runs_out(stage)
+
+
+async def _lease_runs_out(stage: Stage) -> None:
+    """No acknowledgement is taken: work ends with the lease, and goes on with a new one."""
     await stage.meanwhile(LEASE_S, "the adapter running on")
     before = stage.log.count(ORDERS)
     await stage.meanwhile(1.0, "the adapter running on")

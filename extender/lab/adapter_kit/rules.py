@@ -8,21 +8,30 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from extender.lab.adapter_kit.contract import Answer
+from extender.lab.adapter_kit.connections import (
+    fails_over,
+    notices_silence,
+    reconnects,
+    rereads_token,
+    serves_on,
+    survives_conflict,
+    trusts_only_the_ca,
+    waits,
+)
 from extender.lab.adapter_kit.judging import CannotTell, RuleBroken
 from extender.lab.adapter_kit.listener import ACKNOWLEDGE
 from extender.lab.adapter_kit.pools import (
+    CLICKS,
     DRAIN_S,
     NO_WORK_LOG,
     ORDERS,
     begin,
     indexes,
     keeps_lease,
+    needs_an_answer,
 )
 from extender.lab.adapter_kit.stage import Stage
 from extender.model.assignment import AssignedShare, Assignment
-
-CLICKS: Final = "team-b/clicks"
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -77,11 +86,15 @@ async def stops(stage: Stage) -> None:
 
 
 async def grows(stage: Stage) -> None:
-    """More vreplicas of the same epoch: served as before."""
+    """More vreplicas of the same epoch, then another share: served without a pause."""
     await begin(stage)
     stage.serve(ORDERS, vreplicas=5)
+    await stage.works(ORDERS, 7)
     await stage.serving(ORDERS)
     await stage.works(ORDERS, 7)
+    stage.serve(CLICKS, vreplicas=1, epoch=9)
+    await stage.works(ORDERS, 7)
+    await stage.serving(CLICKS)
 
 
 async def fences(stage: Stage) -> None:
@@ -93,6 +106,17 @@ async def fences(stage: Stage) -> None:
     await stage.serving(ORDERS)
     await stage.works(ORDERS, 8)
     await stage.meanwhile(0.5, "work with the new epoch only")
+
+
+async def takes_back(stage: Stage) -> None:
+    """A drain is taken back as soon as the adapter knows of it: the share has a greater epoch."""
+    await begin(stage)
+    for epoch in (8, 9):
+        stage.drain(ORDERS, DRAIN_S)
+        await stage.until(stage.has_said, f"generation {stage.generation} acknowledged")
+        stage.serve(ORDERS, epoch=epoch)
+        await stage.serving(ORDERS)
+        await stage.works(ORDERS, epoch)
 
 
 async def newer_wins(stage: Stage) -> None:
@@ -111,15 +135,30 @@ async def newer_wins(stage: Stage) -> None:
 
 
 async def ignores_older(stage: Stage) -> None:
-    """An old generation arrives late, on a stream that is behind."""
+    """An old generation arrives late, on a stream that is behind, and in a file."""
     await begin(stage)
     old = stage.document()
+    stage.write_file()
     stage.drain(ORDERS, DRAIN_S)
     await stage.drained(ORDERS)
     stage.desk.send(old)
     await stage.meanwhile(1.5, "the older generation ignored")
     stage.serve(CLICKS)
     await stage.serving(CLICKS)
+    for replica in stage.replicas:
+        await replica.close()
+    await stage.works(CLICKS)
+    await stage.meanwhile(1.5, "the older generation in the file ignored")
+    await stage.works(CLICKS)
+
+
+async def ignores_unknown(stage: Stage) -> None:
+    """A newer service has more to say."""
+    stage.more = {"futureField": {"of": ["a newer", "service"]}, "another": None}
+    await begin(stage)
+    stage.serve(CLICKS)
+    await stage.serving(CLICKS)
+    await stage.works(CLICKS)
 
 
 async def ignores_other_uid(stage: Stage) -> None:
@@ -134,87 +173,6 @@ async def ignores_other_uid(stage: Stage) -> None:
     await stage.works(ORDERS)
 
 
-async def survives_conflict(stage: Stage) -> None:
-    """The news is on its way while the adapter acknowledges: 409 names the newer generation."""
-    await begin(stage)
-    newest = stage.generation + 1
-    refused = stage.desk.asked.get(ACKNOWLEDGE, 0)
-    stage.desk.faults[ACKNOWLEDGE] = Answer(
-        409, {"error": f"generation {stage.generation} is out of date", "generation": newest}
-    )
-    stage.serve(CLICKS)
-    await stage.until(
-        lambda: stage.desk.asked.get(ACKNOWLEDGE, 0) > refused, "an acknowledgement of the news"
-    )
-    await stage.meanwhile(0.3, "the adapter going on after 409")
-    stage.desk.faults.clear()
-    stage.serve(CLICKS, vreplicas=3)
-    await stage.serving(CLICKS)
-    await stage.works(ORDERS)
-
-
-async def waits(stage: Stage) -> None:
-    """429 with Retry-After, and 503: the adapter waits, serves on, and says it again."""
-    await begin(stage)
-    for status, retry_after_s in ((429, 2), (503, 1)):
-        stage.desk.faults[ACKNOWLEDGE] = Answer(status, {"error": "this is a test"}, retry_after_s)
-        before = stage.desk.asked.get(ACKNOWLEDGE, 0)
-        stage.serve(ORDERS, vreplicas=status % 7 + 1)
-        await stage.meanwhile(2.0, f"the adapter serving on although it is answered {status}")
-        count = stage.desk.asked.get(ACKNOWLEDGE, 0) - before
-        if count > REQUESTS_WHILE_REFUSED_MAX:
-            raise RuleBroken(
-                f"at most {REQUESTS_WHILE_REFUSED_MAX} acknowledgements in 2 s while each is "
-                f"answered {status} with Retry-After: {retry_after_s}",
-                f"{count} of them",
-            )
-        stage.desk.faults.clear()
-        await stage.serving(ORDERS)
-
-
-async def reconnects(stage: Stage) -> None:
-    """The stream is cut in the middle of a line, and news comes afterwards."""
-    await begin(stage)
-    for vreplicas in (3, 4):
-        stage.desk.send(None)
-        stage.serve(ORDERS, vreplicas=vreplicas)
-        await stage.serving(ORDERS)
-    await stage.works(ORDERS)
-
-
-async def notices_silence(stage: Stage) -> None:
-    """A replica, or the way to it, is gone: nothing is refused, and nothing answered any more."""
-    await begin(stage)
-    stage.desk.hang(stage.replicas[0].address.port)
-    stage.serve(CLICKS, send=False)
-    await stage.serving(CLICKS, stage.patience.silence_s)
-
-
-async def fails_over(stage: Stage) -> None:
-    """One replica ends, then the other one instead."""
-    await begin(stage)
-    for number, replica in enumerate(stage.replicas):
-        await replica.close()
-        stage.serve(ORDERS, vreplicas=3 + number)
-        await stage.serving(ORDERS)
-        await replica.open()
-    await stage.works(ORDERS)
-
-
-async def serves_on(stage: Stage) -> None:
-    """No replica answers for a while."""
-    await begin(stage)
-    for replica in stage.replicas:
-        await replica.close()
-    await stage.works(ORDERS)
-    await stage.meanwhile(1.5, "the adapter serving on while the service is down")
-    await stage.works(ORDERS)
-    for replica in stage.replicas:
-        await replica.open()
-    stage.serve(ORDERS, vreplicas=3)
-    await stage.serving(ORDERS, stage.patience.start_s)
-
-
 async def reads_file(stage: Stage) -> None:
     """A process starts while no replica answers: the file has its shares."""
     await begin(stage)
@@ -227,21 +185,6 @@ async def reads_file(stage: Stage) -> None:
     stage.write_file()
     await stage.start()
     await stage.works(CLICKS)
-
-
-async def rereads_token(stage: Stage) -> None:
-    """The kubelet replaces the token, and the old one is no longer valid."""
-    await begin(stage)
-    refused = stage.desk.unauthorized
-    stage.replace_token(stage.desk.token[::-1])
-    stage.desk.send(None)
-    stage.serve(ORDERS, vreplicas=3)
-    try:
-        await stage.serving(ORDERS)
-    except RuleBroken:
-        if stage.desk.unauthorized > refused and not stage.shares_folder():
-            raise CannotTell(TOKEN_MAY_BE_A_COPY) from None
-        raise
 
 
 async def is_quiet(stage: Stage) -> None:
@@ -283,11 +226,6 @@ async def ends_well(stage: Stage) -> None:
         raise RuleBroken("exit status 0 after SIGTERM", f"{stage.process.exit_status}")
 
 
-TOKEN_MAY_BE_A_COPY: Final = (
-    "it still sends the old token. It may read a copy of the file: no work log is in the folder"
-)
-REQUESTS_WHILE_REFUSED_MAX: Final = 6
-"""In 2 s: both replicas may be asked, and a wait for the one does not hold for the other."""
 REQUESTS_WITHOUT_NEWS_MAX: Final = 4
 """In 2 s."""
 
@@ -311,12 +249,14 @@ RULES: Final = (
     Rule("prepares", "gets ready when told Prepare, and does not serve before Serve", prepares),
     Rule("drains", "lets go by the deadline, says so once it is true, and serves the rest", drains),
     Rule("stops", "ends the work on a share that is taken away", stops),
-    Rule("grows", "serves on when the number of vreplicas changes", grows),
+    Rule("grows", "serves on when its number of vreplicas, or another share, changes", grows),
     Rule("indexes", "serves the indexes that it is told, and keeps those that stay", indexes),
     Rule("fences", "works with the new epoch on a share that comes back", fences),
+    Rule("takes-back", "serves a share again whose drain is taken back", takes_back),
     Rule("newer-wins", "follows the newest generation while it is busy with another", newer_wins),
     Rule("ignores-older", "never acts on a generation older than it has seen", ignores_older),
     Rule("ignores-other-uid", "ignores an assignment of another pod", ignores_other_uid),
+    Rule("ignores-unknown", "ignores fields that it does not know", ignores_unknown),
     Rule("survives-conflict", "goes on when it is answered 409", survives_conflict),
     Rule("waits", "waits when it is answered 429 or 503, and says it again", waits),
     Rule("reconnects", "opens a stream that was cut again", reconnects),
@@ -334,6 +274,11 @@ RULES: Final = (
         needs_process=True,
     ),
     Rule("rereads-token", "reads the token again when the kubelet replaces it", rereads_token),
+    Rule(
+        "trusts-only-the-ca",
+        "asks no server whose certificate is not of the CA, or is for another name",
+        trusts_only_the_ca,
+    ),
     Rule("is-quiet", "acknowledges 10 times a second at most, and rarely without news", is_quiet),
     Rule(
         "ends-well",
@@ -342,4 +287,10 @@ RULES: Final = (
         needs_process=True,
     ),
     Rule("keeps-lease", "ends its work when its lease runs out", keeps_lease, exclusive=True),
+    Rule(
+        "needs-an-answer",
+        "has a lease only from acknowledgements that are answered with 200",
+        needs_an_answer,
+        exclusive=True,
+    ),
 )

@@ -59,6 +59,7 @@ class Stage:
         self, process: Process, pod: Pod, authority: Authority, patience: Patience
     ) -> None:
         self._pod, self.patience, self.process = pod, patience, process
+        self.authority = authority
         self.desk = Desk(pod.token, self.document, self._hear)
         self.replicas = [
             Replica(self.desk, authority.context, address) for address in pod.addresses
@@ -66,6 +67,7 @@ class Stage:
         self.log = WorkLog(pod.folder / "work.jsonl")
         self._bucket = TokenBucket(QPS, BURST)
         self._changed = asyncio.Event()
+        self._has_waited_for_the_log = False
         pod.folder.mkdir(exist_ok=True)
         self._write("ca.crt", authority.ca_pem)
         self.replace_token(pod.token)
@@ -73,6 +75,8 @@ class Stage:
 
     def _begin(self, number: int) -> None:
         self.lease_s: float | None = None
+        self.more: Mapping[str, object] = {}
+        """Fields that the assignment and each share have besides."""
         self._epochs_before = number * EPOCHS_A_ROUND
         generation = FIRST_GENERATION + number * GENERATIONS_A_ROUND
         self.assignment = Assignment(generation, POD, self._pod.uid, {})
@@ -101,6 +105,7 @@ class Stage:
         """Return an assignment as the service writes it."""
         shares = {
             key: {name: value for name, value in share._asdict().items() if value != ""}
+            | dict(self.more)
             for key, share in assignment.shares.items()
         }
         lease = {} if self.lease_s is None else {"leaseSeconds": self.lease_s}
@@ -111,6 +116,7 @@ class Stage:
                 "uid": assignment.uid,
                 "shares": shares,
                 **lease,
+                **self.more,
             }
         )
 
@@ -281,26 +287,34 @@ class Stage:
         )
 
     async def works(self, key: str, epoch: int | None = None, index: int | None = None) -> None:
-        """Wait for a piece of work from now on; for nothing if the adapter writes no work log.
-        Raises RuleBroken.
+        """Wait for a piece of work from now on, as long as an adapter that serves may take for one;
+        for nothing if the adapter writes no work log. Raises RuleBroken.
         """
+        epoch = None if epoch is None else self.epoch(epoch)
+        of_index = "" if index is None else f"index {index} of "
+        of_epoch = "" if epoch is None else f" with epoch {epoch}"
+        what = f"work on {of_index}{key}{of_epoch}"
         if not self.log.is_used:
-            await self._wait_for_the_log()
+            await self._wait_for_the_log(what)
         if self.log.is_used:
-            epoch = None if epoch is None else self.epoch(epoch)
             count = self.log.count(key, epoch, index)
-            of_index = "" if index is None else f"index {index} of "
-            of_epoch = "" if epoch is None else f" with epoch {epoch}"
             await self.until(
-                lambda: self.log.count(key, epoch, index) > count,
-                f"work on {of_index}{key}{of_epoch}",
+                lambda: self.log.count(key, epoch, index) > count, what, self.patience.work_s
             )
 
-    async def _wait_for_the_log(self) -> None:
+    async def _wait_for_the_log(self, what: str) -> None:
+        """Find out whether the adapter writes one. Raises RuleBroken if its first line is late."""
+        if self._has_waited_for_the_log:
+            return
+        self._has_waited_for_the_log = True
         loop = asyncio.get_running_loop()
-        until = loop.time() + 1.0
-        while not self.log.is_used and loop.time() < until:
+        began = loop.time()
+        while not self.log.is_used and loop.time() < began + self.patience.log_s:
             await self._a_moment()
+        if self.log.is_used and (late_s := loop.time() - began) > self.patience.work_s:
+            raise RuleBroken(
+                f"{what} within {self.patience.work_s:g} s", f"the first one after {late_s:.1f} s"
+            )
 
     @property
     def generation(self) -> int:

@@ -9,6 +9,7 @@ import os
 import signal
 import ssl
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -163,12 +164,14 @@ class Adapter:
         self.ending = True
         stopped.set()
 
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(FOLDER / "ca.crt"))
+
     async def run(self) -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.sigterm, stopped)
-        context = ssl.create_default_context(cafile=str(FOLDER / "ca.crt"))
-        connector = aiohttp.TCPConnector(ssl=context)
+        connector = aiohttp.TCPConnector(ssl=self.trust())
         limit = aiohttp.ClientTimeout(total=2)
         async with aiohttp.ClientSession(connector=connector, timeout=limit) as session:
             tasks = [
@@ -309,6 +312,98 @@ class NeverReadsTheFile(Adapter):
         """Nothing."""
 
 
+class PrefersTheFile(Adapter):
+    """It takes the file as it is, whatever it has been told by the service."""
+
+    def look_at_file(self) -> None:
+        if (FOLDER / "assignment").exists():
+            self.told = json.loads((FOLDER / "assignment").read_bytes())
+
+
+class TrustsEveryServer(Adapter):
+    def trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+class TrustsEveryName(Adapter):
+    def trust(self) -> ssl.SSLContext:
+        context = super().trust()
+        context.check_hostname = False
+        return context
+
+
+class KnowsAllFields(Adapter):
+    def take(self, document: bytes) -> None:
+        told = json.loads(document)
+        if unknown := told.keys() - {"generation", "uid", "pod", "shares", "leaseSeconds"}:
+            raise ValueError(f"what is {unknown}?")
+        super().take(document)
+
+
+class KnowsAllFieldsOfAShare(Adapter):
+    def take(self, document: bytes) -> None:
+        for share in json.loads(document)["shares"].values():
+            self.read(**share)
+        super().take(document)
+
+    def read(
+        self, vreplicas, weight, of, epoch, state, peer="", deadline="", intent="", indexes=""
+    ) -> None:
+        """As a dataclass that has these fields."""
+
+
+class EndsEachDrainItBegins(Adapter):
+    """A drain takes a while. What comes meanwhile is forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draining: dict[str, float] = {}
+
+    def follow(self) -> None:
+        for key, share in self.told["shares"].items():
+            if share["state"] == "Drain" and key in self.serving:
+                self.draining.setdefault(key, time.monotonic() + 0.5)
+        self.draining = {k: at for k, at in self.draining.items() if k in self.told["shares"]}
+        now, kept = time.monotonic(), self.serving
+        self.serving = {
+            key: epoch for key, epoch in self.asked_to_serve().items() if key not in self.draining
+        } | {key: kept[key] for key, at in self.draining.items() if key in kept and now < at}
+
+
+class SaysServingTooEarly(Adapter):
+    """It says so at once, and begins four seconds later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since: dict[str, float] = {}
+
+    def follow(self) -> None:
+        super().follow()
+        now = time.monotonic()
+        self.since = {key: self.since.get(key, now) for key in self.serving}
+
+    def indexes(self, key: str) -> list[int | None]:
+        return super().indexes(key) if time.monotonic() > self.since[key] + 4 else []
+
+
+class PausesForNews(Adapter):
+    """All work rests for two seconds at each new generation."""
+
+    rests_until = 0.0
+
+    def take(self, document: bytes) -> None:
+        before = self.told["generation"]
+        super().take(document)
+        if self.told["generation"] != before:
+            self.rests_until = time.monotonic() + 2
+
+    def work(self) -> None:
+        if time.monotonic() > self.rests_until:
+            super().work()
+
+
 class KeepsTheToken(Adapter):
     def __init__(self) -> None:
         super().__init__()
@@ -377,12 +472,64 @@ class EndsAtSigterm(Adapter):
         return answered
 
 
-RIGHT: tuple[type[Adapter], ...] = (Adapter, KnowsNoIndexes, EndsAtSigterm)
+class KeepsItsLease(Adapter):
+    """It serves while it has a lease, in pools that need one."""
+
+    renewing: tuple[int, ...] = (200,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lease_until = 0.0
+
+    def asked_to_serve(self) -> dict[str, int]:
+        needs = "leaseSeconds" in self.told
+        return {} if needs and time.monotonic() >= self.lease_until else super().asked_to_serve()
+
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        sent_at = time.monotonic()
+        status, wait_s = await super().say(session, said)
+        if status in self.renewing:
+            self.lease_until = sent_at + 0.9 * self.told.get("leaseSeconds", 0)
+        return status, wait_s
+
+    async def speaking(self, session: aiohttp.ClientSession) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().speaking(session))
+            while True:
+                await asyncio.sleep(self.told.get("leaseSeconds", 3.0) / 3)
+                self.said = None  # say it again
+
+
+class KeepsALeaseThatIsRefused(KeepsItsLease):
+    renewing = (200, 409)
+
+
+class TakesALeaseFromNews(KeepsItsLease):
+    def take(self, document: bytes) -> None:
+        super().take(document)
+        self.lease_until = time.monotonic() + 0.9 * self.told.get("leaseSeconds", 0)
+
+
+class NeedsNoLeaseLater(KeepsItsLease):
+    """It looks for leaseSeconds once."""
+
+    needs: bool | None = None
+
+    def take(self, document: bytes) -> None:
+        super().take(document)
+        if self.needs is None:
+            self.needs = "leaseSeconds" in self.told
+
+    def asked_to_serve(self) -> dict[str, int]:
+        return super().asked_to_serve() if self.needs else Adapter.asked_to_serve(self)
+
+
+RIGHT: tuple[type[Adapter], ...] = (Adapter, KnowsNoIndexes, EndsAtSigterm, KeepsItsLease)
 WRONG: tuple[type[Adapter], ...] = tuple(
     each for each in Adapter.__subclasses__() if each not in RIGHT
 )
 ADAPTERS: dict[str, type[Adapter]] = {right.__name__: right for right in RIGHT}
-ADAPTERS.update({wrong.__name__: wrong for wrong in WRONG})
+ADAPTERS.update({wrong.__name__: wrong for wrong in (*WRONG, *KeepsItsLease.__subclasses__())})
 
 if __name__ == "__main__":
     asyncio.run(ADAPTERS[sys.argv[1]]().run())

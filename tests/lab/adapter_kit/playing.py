@@ -10,7 +10,7 @@ from typing import Final
 from extender.lab.adapter_kit.judging import Patience
 from extender.lab.adapter_kit.run import Outcome, Result
 
-SHORT: Final = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0)
+SHORT: Final = Patience(step_s=3.0, start_s=5.0, silence_s=7.0, grace_s=2.0, work_s=1.5)
 REPOSITORY: Final = Path(__file__).parents[3]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from extender.lab.adapter_kit.address import addresses_from
 from extender.lab.adapter_kit.folder import SharedFolder
+from extender.lab.adapter_kit.judging import Patience
 from extender.lab.adapter_kit.process import AdapterProcess
 from extender.lab.adapter_kit.rules import RULES
 from extender.lab.adapter_kit.run import Outcome, Result
@@ -32,22 +33,22 @@ class Side:
         self.announced: list[str] = []
         SharedFolder(folder)
 
-    def kit(self, *names: str, wait_s: float = 5.0) -> Running:
+    def kit(self, *names: str, wait_s: float = 5.0, patience: Patience = SHORT) -> Running:
         return Running(
             addresses=addresses_from(f"https://{self.host}:{self.port}"),
             announce=self.announced.append,
             folder=self.folder,
             wait_s=wait_s,
             names=names,
-            patience=SHORT,
+            patience=patience,
         )
 
     def rounds(self) -> int:
         """How many the kit has begun. Each rule is judged before the next one begins."""
         return int(json.loads((self.folder / "kit.json").read_text())["rounds"])
 
-    async def check(self, *names: str, wait_s: float = 5.0) -> dict[str, Result]:
-        results = await self.kit(*names, wait_s=wait_s).run(lambda _result: None)
+    async def check(self, *names: str, wait_s: float = 5.0, **options) -> dict[str, Result]:
+        results = await self.kit(*names, wait_s=wait_s, **options).run(lambda _result: None)
         return {result.rule.name: result for result in results}
 
     @asynccontextmanager
@@ -77,7 +78,7 @@ def side(tmp_path: Path) -> Side:
 @pytest.mark.timeout(120)
 async def test_a_right_adapter_keeps_every_rule_that_needs_no_process(side):
     async with side.adapter(program("Adapter")) as process:
-        results = await side.check()
+        results = await side.check(patience=Patience())
         assert process.exit_status is None
     assert set(not_kept(results.values())) == NEED_THE_PROCESS
     assert set(results) == {rule.name for rule in RULES if not rule.exclusive}

@@ -55,14 +55,14 @@ from extender.lab.simulation.checkers.overcommit import OvercommitChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
 from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
 from extender.lab.simulation.checkers.settled import Stored
-from extender.lab.simulation.world.facts import POOL, Pod, VPod, read_pod, read_vpod
+from extender.lab.simulation.world.facts import ACKNOWLEDGED, POOL, Pod, VPod, read_pod, read_vpod
 from extender.lab.simulation.world.streams import read_stream
 from extender.model.names import EVICTING_ANNOTATION
 
 VIOLATIONS_MAX: Final = 200
 WRITES_MAX: Final = 20_000
 """The limit in one second of virtual time. A service that reaches it makes no progress."""
-_LATEST: Final = re.compile(r'"latest":"[^"]*"')
+_RENEWED: Final = re.compile(r'"(latest|renewed|behind)":"[^"]*"')
 
 
 class Checkers:
@@ -86,7 +86,7 @@ class Checkers:
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.last_write_s: dict[str, float] = {}
-        """Plural -> time of the last write, renewals of a pod's mark aside."""
+        """Plural -> time of the last write, renewals of pods' marks and leases aside."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
         self._edited_records = EditedRecords(self._excuses)
@@ -141,7 +141,7 @@ class Checkers:
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None
         metadata = (after or before or {})["metadata"]
-        if not _renews_mark(before, after):
+        if not _only_renews(before, after):
             self.last_write_s[kind[1]] = self._clock()
         if by_service():
             self._budgets.wrote(ACTOR.get())
@@ -191,6 +191,7 @@ class Checkers:
         self._last_read[pod.name] = after
         self._assignments.pod_changed(before, after, pod)
         self.handovers.pod_changed(before, after, old)
+        self.exclusive.pod_changed(before, after)
         self.max_unavailable.pod_changed(after)
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
@@ -287,13 +288,11 @@ class Checkers:
             self.give_up()
 
 
-def _renews_mark(before: Obj | None, after: Obj | None) -> bool:
-    """Whether a write only says that a pod's eviction still waits. A rollout waits without an end
-    for a pod that has room on no node (seed 20000222).
+def _only_renews(before: Obj | None, after: Obj | None) -> bool:
+    """Whether a write only says that a pod's eviction still waits, or its lease was renewed. A
+    rollout waits without an end for a pod that has room on no node (seed 20000222).
     """
-    texts = [
-        ((obj or {}).get("metadata", {}).get("annotations") or {}).get(EVICTING_ANNOTATION, "")
-        for obj in (before, after)
-    ]
-    first, second = (_LATEST.sub("", text) for text in texts)
+    told = [(obj or {}).get("metadata", {}).get("annotations") or {} for obj in (before, after)]
+    texts = [[one.get(name, "") for name in (EVICTING_ANNOTATION, ACKNOWLEDGED)] for one in told]
+    first, second = ([_RENEWED.sub("", text) for text in pair] for pair in texts)
     return texts[0] != texts[1] and first == second

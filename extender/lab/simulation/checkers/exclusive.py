@@ -3,16 +3,17 @@ together than it publishes, and in a pool with indexes no two serve the same one
 
 Each time an adapter begins to serve, all that serve the vpod at that moment are counted: also those
 that are cut off, or whose pods are gone. What a vpod has published lately counts as published: an
-adapter may be told of fewer vreplicas later. After a restore of etcd, nothing is promised, nor of
-the vpods of callers.
+adapter may be told of fewer vreplicas later. A lease that the leader says has run out must have run
+out. After a restore of etcd, nothing is promised, nor of the vpods of callers.
 """
 
 from typing import Final
 
+from extender.kube.api import Obj
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.world.adapters import Served
 from extender.lab.simulation.world.callers import CALLERS
-from extender.lab.simulation.world.facts import VPod
+from extender.lab.simulation.world.facts import VPod, lease_expired
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.indexes import indexes_text
 
@@ -27,6 +28,22 @@ class ExclusiveChecker(Checker):
         self._before: dict[tuple[str, str], list[tuple[float, int]]] = {}
         """Pool and vpod -> (until when, vreplicas) it published."""
         self.checked = 0
+        self.expired = 0
+        """Leases that were said to have run out."""
+
+    def pod_changed(self, before: Obj | None, after: Obj) -> None:
+        """A pod was written."""
+        if not lease_expired(after) or (before is not None and lease_expired(before)):
+            return
+        self.expired += 1
+        name = after["metadata"]["name"]
+        adapter = self._circumstances.adapter(name)
+        if adapter is not None and adapter.serving and adapter.may_serve(self._clock()):
+            left_s = adapter.lease_until - self._clock()
+            has = f"has it for {left_s:.1f} s more" if adapter.lease_s else "knows of none"
+            self._violated(
+                f"the lease of {name} counts as run out, and its adapter serves, and {has}"
+            )
 
     def status_written(self, old: VPod) -> None:
         """Anybody has written a status; ``old``: the vpod before."""

@@ -59,6 +59,10 @@ class MaxUnavailableChecker(Checker):
         seen = self._replicas.setdefault(pool.name, [])
         if not seen or seen[-1][1] != len(pool.ordinals):
             seen.append((self._clock(), len(pool.ordinals)))
+        # A pod whose ordinal has gone is taken no more, even if the ordinal comes again.
+        for name in [name for name in self._taken if pool_of(name) == pool.name]:
+            if name not in pool.names:
+                del self._taken[name]
 
     def pod_changed(self, after: Obj) -> None:
         """A pod was written. One that has gone is taken until its name is Ready again."""

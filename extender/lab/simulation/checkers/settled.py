@@ -295,9 +295,13 @@ class Stored:
         return vpod.foreign and not vpod.total and not self.is_allowed(vpod)
 
     def _must_go(self, pool: Pool, name: str) -> bool:
-        """Return whether a pod's vreplicas should leave it: it is marked or given up."""
+        """Return whether a pod's vreplicas should leave it: it is marked, is to be evicted now, or
+        is given up.
+        """
         pod = self.pods.get(name)
-        return (pod is not None and pod.leaves) or self._is_given_up(pool, pod)
+        if pod is not None and (pod.marked or pod.has_turn):
+            return True
+        return self._is_given_up(pool, pod)
 
     def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
         """Return whether the pool no longer counts on a pod. At rest, a pod that does not serve has

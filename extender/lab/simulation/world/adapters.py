@@ -6,7 +6,9 @@ state asks for, until the calm. Some never acknowledge: they are without the con
 send an acknowledgement twice at times, and say again what they have said before. ``adapter`` tells
 checkers what a pod's adapter really serves.
 
-In an exclusive pool they keep their leases, by clocks that are up to 5 % wrong. There they are cut
+Some hear of each assignment some seconds late, as from a file.
+
+In an exclusive pool they keep their leases, by clocks that are up to 10 % wrong. There they are cut
 off at times, for longer than their lease: they hear nothing and say nothing. A process whose pod is
 gone although nobody saw its containers stop goes on until its lease has run out.
 """
@@ -37,8 +39,16 @@ DELAYS_S: Final = (0.1, 0.1, 0.5, 3.0, 20.0)
 """An adapter takes up to so long for what it is told."""
 STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
+LATE_SHARE: Final = 0.2
+LATE_S: Final = 4.5
+"""Less than the shortest lease: an adapter that does not know that its pool has become exclusive
+may serve for as long as it has not heard of that (docs/handover.md).
+"""
 CUT_OFF_SHARE: Final = 0.3
 """Of the times at which an adapter with a lease wakes."""
+HANG_SHARE: Final = 0.1
+"""Of those at which it is cut off: for so long that the service notices."""
+HANG_S: Final = 300.0
 CLOCKS_WRONG: Final = 0.1
 """How much faster or slower than the leader's an adapter's clock may run (docs/handover.md)."""
 LEASE_PART: Final = 0.9
@@ -77,8 +87,12 @@ class SimulatedAdapter:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     alarm: asyncio.TimerHandle | None = None
     """What wakes it next, if no assignment does."""
+    latest: str = ""
+    """The text of its assignment, as it is stored."""
     newest: str = ""
-    """The text of its assignment."""
+    """The same, as it has heard."""
+    late_s: float = 0.0
+    """It hears of an assignment so much later."""
     clock_rate: float = 1.0
     lease_until: float = -math.inf
     """The loop's time. Without effect if the assignment has no lease."""
@@ -89,7 +103,8 @@ class SimulatedAdapter:
     @property
     def is_well(self) -> bool:
         """Whether it keeps the contract, within seconds."""
-        return not self.never and not self.silent and self.delay_s <= DELAYS_S[-2]
+        is_prompt = self.delay_s <= DELAYS_S[-2] and not self.late_s
+        return is_prompt and not self.never and not self.silent
 
     @property
     def lease_s(self) -> float:
@@ -101,6 +116,12 @@ class SimulatedAdapter:
         if self.alarm is not None:
             self.alarm.cancel()
         self.alarm = asyncio.get_running_loop().call_at(when, self.woken.set)
+
+    def hear(self) -> None:
+        """Take the assignment that is stored now."""
+        if self.newest != self.latest:
+            self.newest = self.latest
+            self.woken.set()
 
     def may_serve(self, now: float) -> bool:
         """Whether it needs no lease, or has one."""
@@ -149,8 +170,9 @@ class SimulatedAdapters:
         """From now on all adapters keep the contract."""
         self._calm = True
         for adapter in self._adapters.values():
-            adapter.never, adapter.silent = "", False
-            adapter.delay_s = min(adapter.delay_s, DELAYS_S[0])
+            adapter.never, adapter.silent, adapter.cut_until = "", False, -math.inf
+            adapter.delay_s, adapter.late_s = min(adapter.delay_s, DELAYS_S[0]), 0.0
+            adapter.hear()
             adapter.woken.set()
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
@@ -172,21 +194,27 @@ class SimulatedAdapters:
         text = (after["metadata"].get("annotations") or {}).get(ASSIGNMENT)
         if known is None and text is not None and is_ready(after):
             known = self._start(name, after)
-        if known is not None and text is not None and known.newest != text:
-            known.newest = text
-            known.woken.set()
+        if known is None or text is None:
+            return
+        known.latest = text
+        if known.late_s and known.newest:
+            asyncio.get_running_loop().call_later(known.late_s, known.hear)
+        else:
+            known.hear()
 
     def _start(self, name: str, pod: Obj) -> SimulatedAdapter:
         rng, calm = self._rng, self._calm
         delay_s, dice = rng.choice(DELAYS_S), rng.random()
         never = rng.choice(("Prepare", "Serve", "Drain")) if dice < STUCK_SHARE else ""
         silent = dice > 1.0 - SILENT_SHARE
+        late_s = LATE_S * rng.random() if rng.random() < LATE_SHARE else 0.0
         adapter = SimulatedAdapter(
             pod["metadata"]["uid"],
             min(delay_s, DELAYS_S[0]) if calm else delay_s,
             "" if calm else never,
             silent and not calm,
-            clock_rate=1.0 + CLOCKS_WRONG * (2.0 * dice - 1.0),
+            clock_rate=1.0 + CLOCKS_WRONG * rng.uniform(-1.0, 1.0),
+            late_s=0.0 if calm else late_s,
         )
         self._adapters[name] = adapter
         self._tasks[name] = self._run(self._work(name, adapter), f"adapter {name}")
@@ -249,10 +277,11 @@ class SimulatedAdapters:
             del said[:-2]
 
     def _is_cut_off(self, adapter: SimulatedAdapter, now: float) -> bool:
-        if self._calm:
-            return False
-        if adapter.lease_s and now >= adapter.cut_until and self._rng.random() < CUT_OFF_SHARE:
-            adapter.cut_until = now + adapter.lease_s * self._rng.uniform(0.1, 2.5)
+        may_begin = adapter.lease_s and now >= adapter.cut_until and not self._calm
+        if may_begin and self._rng.random() < CUT_OFF_SHARE:
+            hangs = self._rng.random() < HANG_SHARE
+            longest_s = HANG_S if hangs else 2.5 * adapter.lease_s
+            adapter.cut_until = now + self._rng.uniform(0.1 * adapter.lease_s, longest_s)
         return now < adapter.cut_until
 
     async def _sleep(

@@ -58,6 +58,8 @@ class Pod:
     """
     evicting: bool = False
     """Somebody tries to evict it."""
+    has_turn: bool = False
+    """Its turn has come: it hands over what it carries, and is then evicted."""
     finished: bool = False
     """Its containers have stopped for good."""
     revision: str = ""
@@ -307,9 +309,17 @@ def ordinal_of(pod_name: str) -> int:
 
 
 def is_ready(obj: Obj) -> bool:
-    """Return whether a pod's or node's Ready condition is True."""
+    """Return whether a pod's or node's Ready condition is True, and no lease of its adapter has run
+    out.
+    """
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return ready and not lease_expired(obj)
+
+
+def lease_expired(pod: Obj) -> bool:
+    """Return whether the service has found that the lease of a pod's adapter has run out."""
+    return '"expired":true' in (pod["metadata"].get("annotations") or {}).get(ACKNOWLEDGED, "")
 
 
 def read_pod(obj: Obj) -> Pod:
@@ -329,12 +339,18 @@ def read_pod(obj: Obj) -> Pod:
         text=annotations.get(PLACEMENTS),
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
-        evicting=metadata["uid"] in annotations.get(EVICTING, ""),
+        evicting=(evicting := metadata["uid"] in annotations.get(EVICTING, "")),
+        has_turn=evicting and not _waits(annotations[EVICTING]),
         revision=(metadata.get("labels") or {}).get(REVISION, ""),
         ready=is_ready(obj) and not finished,
         finished=finished,
         requested=_requested(obj),
     )
+
+
+def _waits(eviction: str) -> bool:
+    """Whether the pod waits for its turn. A rollout needs none."""
+    return '"turn":' not in eviction and '"reason":"Rollout"' not in eviction
 
 
 def _requested(obj: Obj) -> int:
