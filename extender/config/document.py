@@ -7,7 +7,7 @@ kube-scheduler's strict decoding refuses them too. The fields of a value that an
 their places under the anchored original. Under the alias, they have the place of the alias.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +24,8 @@ CONFIG_BYTES_MAX: Final = 1024 * 1024
 DOCUMENTS_MAX: Final = 200
 """Per file."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
+Stamps = tuple[tuple[int, int, int] | None, ...]
+"""See ``stamps_of``."""
 
 
 class Place(NamedTuple):
@@ -75,6 +77,19 @@ class Document:
         problem = error.plain if isinstance(error, InvalidField) else error.problem
         where = error.field if path is None else path
         return InvalidField(error.subject, error.field, problem, hint=hint, place=self.place(where))
+
+
+def stamps_of(files: Sequence[str]) -> Stamps:
+    """Return for each file what changes when it is replaced; None if there is no file."""
+    return tuple(_stamp(name) for name in files)
+
+
+def _stamp(name: str) -> tuple[int, int, int] | None:
+    try:
+        stat = Path(name).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
 def read_file(path: str) -> bytes:

@@ -16,14 +16,22 @@ A service uses the profiles that it has read at its start. Installed packages ma
 (``extender.config.plugins``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from extender.config.document import Document, InvalidField, open_document, read_file
+from extender.config.document import (
+    Document,
+    InvalidField,
+    Stamps,
+    open_document,
+    read_file,
+    stamps_of,
+)
 from extender.config.model import Config
 from extender.config.plugins import load_entry_points
 from extender.config.reading import config_of
@@ -41,12 +49,14 @@ _IGNORE: Final = "ignoreUnknown"
 @dataclass(frozen=True, slots=True)
 class WatchedContent:
     """What is watched of a configuration file. ``files`` are the file and those that it refers to;
-    ``imported_digest`` is one of the latter.
+    ``imported_digest`` is one of the latter. ``stamps`` are those of ``files`` from before they
+    were read: a file that changes during the reading differs from its stamp.
     """
 
     config: Config
     files: tuple[str, ...]
     imported_digest: str = ""
+    stamps: Stamps = ()
 
 
 class ConfigFile(NamedTuple):
@@ -55,15 +65,22 @@ class ConfigFile(NamedTuple):
     document: Document
     config: Config
     profiles: Mapping[str, Profile]
+    watched: WatchedContent
 
 
 def open_config(path: str) -> ConfigFile:
     """Read a configuration file and its profiles. Raises InvalidObject with the place in the file,
     BrokenPlugin.
     """
+    stamps = stamps_of([path])
     document = open_document(path)
     config = config_of(document)
-    return ConfigFile(document, config, load_profiles(config, path, document))
+    files = tuple(files_of(config, path))
+    stamps += stamps_of(files[1:])
+    # Before the profiles: if a file changes in between, a restart is asked for in vain. The other
+    # way round, nothing would say that the profiles in force are the old ones.
+    watched = WatchedContent(config, files, _digest_of(files[1:]), stamps)
+    return ConfigFile(document, config, load_profiles(config, path, document), watched)
 
 
 def profiles_of(path: str) -> Mapping[str, Profile]:
@@ -93,17 +110,15 @@ def load_profiles(config: Config, path: str, file: Document | None = None) -> Ma
     return MappingProxyType(profiles)
 
 
-def watched_content_of(file: ConfigFile, path: str) -> WatchedContent:
-    """Return what is watched of a file: its settings, and a digest of the files that its profiles
-    are read from.
-
-    Raises InvalidObject if one of those files can no longer be read.
+def _digest_of(imported: Sequence[str]) -> str:
+    """Return a digest of the files that profiles are read from. One that cannot be read adds
+    nothing: ``load_profiles`` says what is wrong with it.
     """
-    files = files_of(file.config, path)
     digest = sha256()
-    for name in files[1:]:
-        digest.update(sha256(read_file(name)).digest())
-    return WatchedContent(file.config, tuple(files), digest.hexdigest())
+    for name in imported:
+        with suppress(InvalidObject):
+            digest.update(sha256(read_file(name)).digest())
+    return digest.hexdigest()
 
 
 def _refuse_taken(name: object, taken: Mapping[str, Profile], path: str, index: int) -> None:
