@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import pytest
 
+from extender.kube.api import Obj
+from extender.lab.simulation.world.callers import external_vpod_key
+from extender.lab.simulation.world.facts import VPod
 from extender.model.eviction import Eviction, encode_eviction
 from extender.model.moves import MoveReason
 from extender.model.names import EVICTING_ANNOTATION
@@ -53,6 +56,47 @@ def test_what_else_changes_of_it_is_one(changed: dict[str, Any]):
 @in_virtual_time
 async def test_that_a_pod_is_written_as_it_is_is_one():
     assert await written_at(BEFORE, BEFORE) == 2.0
+
+
+def refused_pod(message: str, *, ready: str = "False", **metadata: str) -> Obj:
+    """A pod that waits for a node, as kube-scheduler last told why. It puts its condition last."""
+    pod = pod_object("a-0", {}, node="")
+    pod["metadata"] |= {"resourceVersion": message, **metadata}
+    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    conditions = [{"type": "Ready", "status": ready}, {**refusal, "message": message}]
+    pod["status"] = {"conditions": conditions if message != "slots" else conditions[::-1]}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("on", "by_caller", "after", "at_s"),
+    [
+        pytest.param("a-0", True, refused_pod("zone"), 1.0, id="a caller has a share there"),
+        pytest.param("a-0", True, refused_pod("zone", ready="True"), 2.0, id="more differs"),
+        pytest.param("a-0", True, refused_pod("zone", uid="2"), 2.0, id="another pod"),
+        pytest.param("a-0", True, refused_pod("slots"), 2.0, id="the same reason"),
+        pytest.param("a-0", True, pod_object("a-0", {}), 2.0, id="it is bound"),
+        pytest.param("a-1", True, refused_pod("zone"), 2.0, id="a caller has a share elsewhere"),
+        pytest.param("a-0", False, refused_pod("zone"), 2.0, id="a status tells all replicas"),
+    ],
+)
+def test_another_reason_why_a_pod_fits_no_node_is_no_write_if_only_the_leader_knows_its_share(
+    on: str, by_caller: bool, after: Obj, at_s: float
+):
+    """Each renewed lease of another pod has kube-scheduler ask again (seed 250000207)."""
+
+    @in_virtual_time
+    async def play() -> None:
+        scene = CheckerScene()
+        key, told = external_vpod_key("t", "c"), ("", "")
+        caller = VPod(key, "", "a", 1, 1, 1, 1, {on: 1}, 1, told, ("", "", ""), by_caller=by_caller)
+        scene.checkers.callers.wished(None, caller)
+        for pod in (refused_pod("slots"), after):
+            await later(1.0)
+            scene.write("pods", "a-0", pod)
+        assert round(scene.checkers.last_write_s["pods"], 3) == at_s
+
+    play()
 
 
 @pytest.mark.parametrize(

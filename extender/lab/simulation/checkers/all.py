@@ -58,6 +58,7 @@ from extender.lab.simulation.checkers.settled import Stored
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, POOL, Pod, VPod, read_pod, read_vpod
 from extender.lab.simulation.world.streams import read_stream
 from extender.model.names import EVICTING_ANNOTATION
+from extender.model.reading import condition_in
 
 VIOLATIONS_MAX: Final = 200
 WRITES_MAX: Final = 20_000
@@ -86,7 +87,9 @@ class Checkers:
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.last_write_s: dict[str, float] = {}
-        """Plural -> time of the last write, renewals of pods' marks and leases aside."""
+        """Plural -> time of the last write. Renewals of pods' marks and leases are left out, and
+        so are new reasons of a refusal (``_refused_otherwise``).
+        """
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
         self._edited_records = EditedRecords(self._excuses)
@@ -141,7 +144,7 @@ class Checkers:
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None
         metadata = (after or before or {})["metadata"]
-        if not _only_renews(before, after):
+        if not (_only_renews(before, after) or self._refused_otherwise(before, after)):
             self.last_write_s[kind[1]] = self._clock()
         if by_service():
             self._budgets.wrote(ACTOR.get())
@@ -150,6 +153,17 @@ class Checkers:
         elif kind[1] in self._handlers:
             self._handlers[kind[1]](before, after)
         self._reporting.look()
+
+    def _refused_otherwise(self, before: Obj | None, after: Obj | None) -> bool:
+        """Whether kube-scheduler only tells another reason why a pod fits no node, and a caller has
+        a share there. Only the leader knows that share while the pod is away, so only its filter
+        refuses nodes by the zone rule for it. Which replica is asked differs from attempt to
+        attempt, and each renewed lease of another pod begins new attempts (seed 250000207).
+        """
+        if before is None or after is None or not _differ_in_refusal(before, after):
+            return False
+        name = after["metadata"]["name"]
+        return any(vpod.by_caller and name in vpod.placements for vpod in self.vpods.values())
 
     def _count_write(self, second: int) -> None:
         count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
@@ -296,3 +310,26 @@ def _only_renews(before: Obj | None, after: Obj | None) -> bool:
     texts = [[one.get(name, "") for name in (EVICTING_ANNOTATION, ACKNOWLEDGED)] for one in told]
     first, second = ([_RENEWED.sub("", text) for text in pair] for pair in texts)
     return texts[0] != texts[1] and first == second
+
+
+def _differ_in_refusal(before: Obj, after: Obj) -> bool:
+    """Whether two versions of a pod differ only in the message of ``PodScheduled=False``."""
+    first, second = (condition_in(obj, "PodScheduled") for obj in (before, after))
+    return (
+        first.get("status") == second.get("status") == "False"
+        and first.get("message") != second.get("message")
+        and _without_message(before) == _without_message(after)
+    )
+
+
+def _without_message(pod: Obj) -> Obj:
+    """The pod without its version and that message. A patch of a condition reorders them."""
+    conditions = {
+        one["type"]: {**one, "message": ""} if one["type"] == "PodScheduled" else one
+        for one in pod["status"]["conditions"]
+    }
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], "resourceVersion": ""},
+        "status": {**pod["status"], "conditions": conditions},
+    }
