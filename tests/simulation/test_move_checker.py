@@ -333,6 +333,30 @@ class TestGoingOnBeingServed:
     async def test_nothing_is_said_of_a_move_that_ends_no_service(self, case):
         assert await compacted(**case) == []
 
+    @pytest.mark.parametrize("published_before", [True, False])
+    @in_virtual_time
+    async def test_a_pod_that_was_published_before_its_move_is_reported_may_have_gone_down_since(
+        self, published_before: bool
+    ):
+        """Seed 240000907: the vpod has grown while adapters handed its move over."""
+        scene = waiting_scene()
+        handoff = {"mode": "Overlap"}
+        scene.pool(slots=100, ordinals=4, rescheduleAfterSeconds=LIMIT_S, handoff=handoff)
+        ledger = {"t/v": 2}
+        for name in ("a-0", "a-1", "a-2"):
+            seen(scene, name, ready=True, ledger=ledger)
+        before = {"a-1": 2, "a-0" if published_before else "a-2": 1}
+        scene.vpod("v", 3, before, actor=PERSON)
+        scene.checkers._edited_records._statuses.clear()  # as in ``moved``
+        scene.checkers._edited_records._ledgers.clear()
+        await later(100)
+        seen(scene, "a-0", ready=False, ledger=ledger)
+        await later(20)
+        told = ("1 vreplica moved from a-1 to a-0 (Compaction)", stamp(scene.checkers._clock()))
+        scene.vpod("v", 3, {"a-0": 1, "a-1": 1, "a-2": 1}, moved=told)
+        found = [line for line in scene.found if "served by nobody" in line]
+        assert len(found) == (0 if published_before else 1)
+
 
 async def trimmed(ledger: dict[str, Any], *, rebound: bool) -> list[str]:
     """What is said of a trim long after t/v has become heavier. ``ledger``: as the service then

@@ -7,20 +7,22 @@ decision, have not moved. And moves that the stored status already shows were re
 whose reply was lost.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from extender.engine.placing.explain import Reasoning, Step
+from extender.engine.placing.explain import Reasoning, Step, added
 from extender.engine.placing.plan import Decision
+from extender.model.moves import Move
 
-STEPS_MAX: Final = 100
+MOVES_MAX: Final = 100
 """Per vpod; the oldest are dropped first."""
 
 
 class _Unreported(NamedTuple):
-    steps: tuple[Reasoning, ...]
+    moves: tuple[Move, ...]
     published: Mapping[str, int]
-    """Pod name -> vreplicas, when the first of the steps was decided."""
+    """Pod name -> vreplicas, when the first of the moves was decided."""
     uid: str = ""
     """The vpod's; "" for one that was gone."""
 
@@ -31,7 +33,7 @@ class _Unreported(NamedTuple):
 
 
 class UnreportedMoves:
-    """Steps by vpod key."""
+    """Moves by vpod key."""
 
     def __init__(self) -> None:
         self._moves: dict[str, _Unreported] = {}
@@ -41,15 +43,12 @@ class UnreportedMoves:
         ``published``: what the vpod published before.
         """
         if decision.moves:
-            moving = (
-                s
-                for s in decision.explanation.steps
-                if s.reason is not None or s.step is Step.ADDED
-            )
             known = self._moves.get(decision.vpod)
             if known is None or not known.is_of(decision):
                 known = _Unreported((), dict(published), decision.decided_version[0])
-            self._moves[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
+            self._moves[decision.vpod] = known._replace(
+                moves=(*known.moves, *decision.moves)[-MOVES_MAX:]
+            )
 
     def keep(self, there: Callable[[str], bool]) -> None:
         """Forget vpods for which ``there`` is false: nobody needs the reasons."""
@@ -61,21 +60,21 @@ class UnreportedMoves:
         ``published``: what the status to be overwritten publishes. Moves that it already shows are
         left out. None: leave out none of them.
         """
-        moves = self._moves.get(decision.vpod)
-        if moves is None or not moves.is_of(decision):
+        known = self._moves.get(decision.vpod)
+        if known is None or not known.is_of(decision):
             return decision
-        target, before = decision.target, moves.published
+        target, before = decision.target, known.published
         left = {name for name, count in before.items() if target.get(name, 0) < count}
-        # Also additions to a pod that an earlier decision made and a later one took back.
-        steps = [
-            s
-            for s in _not_shown(moves, before if published is None else published)
-            if s.reason is None or s.pod_name in left or s.pod_name not in before
+        # Also moves off a pod that an earlier decision chose and a later one took back.
+        moves = [
+            move
+            for move in _not_shown(known, before if published is None else published)
+            if move.from_pod in left or move.from_pod not in before
         ]
-        if not any(step.reason is not None for step in steps):
+        if not moves:
             return decision
-        explanation = decision.explanation._replace(steps=(*steps, *decision.explanation.steps))
-        return decision._replace(explanation=explanation)
+        steps = (*_steps_of(moves), *decision.explanation.steps)
+        return decision._replace(explanation=decision.explanation._replace(steps=steps))
 
     def reported(self, decision: Decision) -> Decision:
         """As ``added_to``, then forget the vpod's moves: a status shows them. For events, it
@@ -86,17 +85,32 @@ class UnreportedMoves:
         return reported
 
 
-def _not_shown(moves: _Unreported, published: Mapping[str, int]) -> Iterator[Reasoning]:
-    """The steps that ``published`` does not show yet, as vreplicas that left or came. Older steps
-    count as shown first.
+def _not_shown(unreported: _Unreported, published: Mapping[str, int]) -> Iterator[Move]:
+    """The moves that ``published`` does not show yet, as vreplicas that left. Older moves count as
+    shown first.
+
+    What came does not count: a vpod that grows during a hand-over publishes the new pod while its
+    vreplicas are still on the old one. When they leave, the report names that new pod (seed
+    240000907).
     """
-    before = moves.published
+    before = unreported.published
     left = {name: count - published.get(name, 0) for name, count in before.items()}
-    came = {name: count - before.get(name, 0) for name, count in published.items()}
-    for step in moves.steps:
-        known = came if step.reason is None else left
-        shown = min(step.vreplicas, max(0, known.get(step.pod_name, 0)))
+    for move in unreported.moves:
+        shown = min(move.vreplicas, max(0, left.get(move.from_pod, 0)))
         if shown:
-            known[step.pod_name] -= shown
-        if step.vreplicas > shown:
-            yield step._replace(vreplicas=step.vreplicas - shown)
+            left[move.from_pod] -= shown
+        if move.vreplicas > shown:
+            yield replace(move, vreplicas=move.vreplicas - shown)
+
+
+def _steps_of(moves: Iterable[Move]) -> Iterator[Reasoning]:
+    """The steps that ``Decision.moves`` pairs into these moves again. Moves without a new place
+    come last: they may get a place of the next decision, whose steps follow, but not that of
+    another move.
+    """
+    for move in sorted(moves, key=lambda move: not move.to_pod):
+        yield Reasoning(
+            Step.MOVED_AWAY, move.from_pod, move.vreplicas, str(move.reason), move.reason
+        )
+        if move.to_pod:
+            yield added(move.to_pod, move.vreplicas)

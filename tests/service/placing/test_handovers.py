@@ -131,6 +131,29 @@ async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
     assert await moved(world) == ("Drain", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
 
 
+async def test_a_vpod_that_grows_during_its_hand_over_is_told_where_it_was_moved():
+    """Seed 240000907: it publishes a new pod before its vreplicas leave the old one."""
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        known.never.add((2, "Prepare"))
+        await world.pods(1, 2)
+        async with adapters_beside(known, 1, 2):
+            await asyncio.sleep(1)
+            moves = [a_move(1), a_move(1, to=2)]
+            assert await service.placer.move(POOL, moves) == moves
+            await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})  # nothing comes back
+            await world.set_vreplicas("a", 4)
+            await published(world, {0: 2, 2: 2})
+            await published(world, {1: 2, 2: 2})
+    told = (await world.conditions())["Moved"]["message"]
+    assert told == (
+        "1 vreplica moved from dispatcher-0 to dispatcher-1 (Compaction); "
+        "1 vreplica moved from dispatcher-0 to dispatcher-2 (Compaction)"
+    )
+
+
 async def test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told():
     world = await a_world(0, 1, rebalance={"cooldownSeconds": 120})
     async with world.serving() as service, adapters(world, 0, 1) as known:

@@ -2,7 +2,7 @@
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
 from extender.engine.placing.plan import Decision
-from extender.model.moves import MoveReason
+from extender.model.moves import Move, MoveReason
 from extender.service.placing.unreported_moves import UnreportedMoves
 from tests.support.builders import POOL
 
@@ -34,3 +34,22 @@ def test_so_does_that_of_its_end():
 
 def test_another_vpod_of_its_name_has_not_made_them():
     assert reported("old", "new") == []
+
+
+def test_what_leaves_after_its_new_pod_was_published_goes_to_that_pod():
+    """Seed 240000907: the vpod has grown during a hand-over, so its status names both pods."""
+    moves = UnreportedMoves()
+    moves.remember(decision("uid", LEFT, ADDED), {"dispatcher-0": 1})
+    now = moves.added_to(decision("uid"), {"dispatcher-0": 1, "dispatcher-1": 1})
+    assert now.moves == (Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.DRAIN),)
+
+
+def test_what_had_no_place_does_not_get_that_of_a_later_move():
+    moves = UnreportedMoves()
+    lost = Reasoning(Step.DROPPED, "dispatcher-2", 1, "", MoveReason.ORDINAL_GONE)
+    for steps in ((lost,), (LEFT, ADDED)):
+        moves.remember(decision("uid", *steps), {"dispatcher-0": 1, "dispatcher-2": 1})
+    assert [(move.from_pod, move.to_pod) for move in moves.reported(decision("uid")).moves] == [
+        ("dispatcher-0", "dispatcher-1"),
+        ("dispatcher-2", ""),
+    ]

@@ -99,7 +99,7 @@ class MoveChecker(Checker):
             for move in moves:
                 made.append(move._replace(vreplicas=min(left, move.vreplicas)))
                 left -= made[-1].vreplicas
-                self._check_reported(move, made[-1].vreplicas, new, was_edited=was_edited)
+                self._check_reported(move, made[-1].vreplicas, old, new, was_edited=was_edited)
             if left and not excused:
                 self._violated(
                     f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} "
@@ -131,17 +131,17 @@ class MoveChecker(Checker):
         return found
 
     def _check_reported(
-        self, move: ReportedMove, vreplicas: int, vpod: VPod, *, was_edited: bool
+        self, move: ReportedMove, vreplicas: int, old: VPod, new: VPod, *, was_edited: bool
     ) -> None:
         """Check a reported move of ``vreplicas`` that have left a pod."""
         self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
-        if not self._holds(move, vpod, was_edited=was_edited):
-            self._violated(f"I4: {vpod.key} was moved, and {move} is not why")
-        if self._gave_up_what_runs(move, vpod):
-            self._violated(f"I4: {move} has {vpod.key} nowhere, and {move.from_pod} still runs")
-        if move.reason in UNASKED and self._ends_service(move):
+        if not self._holds(move, new, was_edited=was_edited):
+            self._violated(f"I4: {new.key} was moved, and {move} is not why")
+        if self._gave_up_what_runs(move, new):
+            self._violated(f"I4: {move} has {new.key} nowhere, and {move.from_pod} still runs")
+        if move.reason in UNASKED and self._ends_service(move, old, new):
             self._violated(
-                f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready"
+                f"I4: {move} has {new.key} served by nobody: {move.to_pod} was not Ready"
             )
 
     def _holds(self, move: ReportedMove, vpod: VPod, *, was_edited: bool) -> bool:
@@ -222,15 +222,15 @@ class MoveChecker(Checker):
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
-    def _ends_service(self, move: ReportedMove) -> bool:
+    def _ends_service(self, move: ReportedMove, old: VPod, new: VPod) -> bool:
         """Return whether the leader that decided must have seen, even with a late view, that the
         move goes from a pod that serves to one that does not.
 
-        If a move is published in parts, the part that leaves a pod may name no other: where it
-        goes was published before. ``HandoverChecker`` looks at that.
+        If adapters hand a move over, the pod where it goes may have been published before: the vpod
+        has grown meanwhile. It may have gone down since. ``HandoverChecker`` looks at that.
         """
-        pool = self._stored.pool(pool_of(move.from_pod))
-        if not move.to_pod and pool.hands_over:
+        pool, to = self._stored.pool(pool_of(move.from_pod)), move.to_pod
+        if pool.hands_over and new.placements.get(to, 0) <= old.placements.get(to, 0):
             return False
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
