@@ -22,7 +22,9 @@ MOVES_MAX: Final = 100
 class _Unreported(NamedTuple):
     moves: tuple[Move, ...]
     published: Mapping[str, int]
-    """Pod name -> vreplicas, when the first of the moves was decided."""
+    """Pod name -> vreplicas, when the first of the moves was decided; more, if the vpod had grown
+    there when a later move off that pod was decided (seed 240001154).
+    """
     uid: str = ""
     """The vpod's; "" for one that was gone."""
 
@@ -46,8 +48,11 @@ class UnreportedMoves:
             known = self._moves.get(decision.vpod)
             if known is None or not known.is_of(decision):
                 known = _Unreported((), dict(published), decision.decided_version[0])
+            before = dict(known.published)
+            for name in {move.from_pod for move in decision.moves} & published.keys():
+                before[name] = max(before.get(name, 0), published[name])
             self._moves[decision.vpod] = known._replace(
-                moves=(*known.moves, *decision.moves)[-MOVES_MAX:]
+                moves=(*known.moves, *decision.moves)[-MOVES_MAX:], published=before
             )
 
     def keep(self, there: Callable[[str], bool]) -> None:
@@ -63,13 +68,16 @@ class UnreportedMoves:
         known = self._moves.get(decision.vpod)
         if known is None or not known.is_of(decision):
             return decision
+        # The status may show more than was known when the moves were decided, because the reply to
+        # an earlier write was lost.
         target, before = decision.target, known.published
-        left = {name for name, count in before.items() if target.get(name, 0) < count}
+        stored = before if published is None else published
+        left = {name for name, count in stored.items() if target.get(name, 0) < count}
         # Also moves off a pod that an earlier decision chose and a later one took back.
         moves = [
             move
-            for move in _not_shown(known, before if published is None else published)
-            if move.from_pod in left or move.from_pod not in before
+            for move in _not_shown(known, stored)
+            if move.from_pod in left or move.from_pod not in stored
         ]
         if not moves:
             return decision
