@@ -40,6 +40,8 @@ class ConflictReason(StrEnum):
     """One vreplica is heavier than slotsPerPod: no pod of the pool can ever hold it."""
     TENANT_NOT_ALLOWED = "TenantNotAllowed"
     """The pool's namespaceSelector does not select the vpod's namespace."""
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    """The vpod's tenant has as many of the pool's slots as its limit or its fair share allows."""
     PLUGIN_FAILED = "PluginFailed"
     """A third-party plugin of the pool's profile raised, or gave no valid answer, for the vpod."""
     POD_UNSCHEDULABLE = "PodUnschedulable"

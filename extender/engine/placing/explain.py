@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from extender.model.counted import counted_are
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
+from extender.model.tenancy import NotAdmitted
 
 STEPS_REMEMBERED: Final = 1 << 16
 """Size of the cache of ``added``. Most decisions consist of such steps."""
@@ -62,10 +63,27 @@ class Explanation(NamedTuple):
     refused: tuple[tuple[str, int], ...] = ()
     detail: str = ""
     """More about the reason, or how a plugin failed; "" if there is nothing to say."""
+    not_admitted: NotAdmitted | None = None
+    """Set if the pool's tenancy does not admit all that the vpod asks for."""
+
+    @property
+    def asked(self) -> int:
+        """``wanted``, and what is not admitted."""
+        return self.wanted + (self.not_admitted.vreplicas if self.not_admitted is not None else 0)
+
+    @property
+    def exceeds_quota(self) -> bool:
+        """Whether all that is admitted has a place, and the vpod asks for more."""
+        return self.is_satisfied and self.asked > self.wanted
+
+    @property
+    def told_reason(self) -> ConflictReason | None:
+        """The reason that users read: ``reason``, or that the tenant has as much as it may."""
+        return ConflictReason.QUOTA_EXCEEDED if self.exceeds_quota else self.reason
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether every vreplica has a place, in a pool that exists."""
+        """Whether every vreplica that is admitted has a place, in a pool that exists."""
         return not self.pending and self.reason is None
 
     def sentences(self) -> Iterator[str]:
@@ -80,6 +98,12 @@ class Explanation(NamedTuple):
         """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling
         events.
         """
+        if self.asked > self.wanted and self.not_admitted is not None:
+            placed = self._replace(not_admitted=None).outcome() + "; " if self.wanted else ""
+            return (
+                f"{placed}{self.not_admitted.vreplicas} of {counted_are(self.asked, 'vreplica')} "
+                f"not admitted ({ConflictReason.QUOTA_EXCEEDED}): {self.not_admitted.why}"
+            )
         if not self.pending and self.reason is not None:
             stands = (
                 _all_of(self.wanted, "stays where it is", "stay where they are")

@@ -42,6 +42,8 @@ class Batch(Committed):
     """vpods with a write of unknown outcome: their reservations must not be released."""
     written: set[str] = field(default_factory=set)
     """vpods whose status this batch has written: any write for an older version of them fails."""
+    unshown: set[str] = field(default_factory=set)
+    """Those of ``reported`` whose status does not show the decision yet."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision, and are queued again."""
     assignment_at_check: dict[str, str | None] = field(default_factory=dict)

@@ -176,7 +176,7 @@ class Committer:
                 unsettled = key in batch.unknown or key in batch.waiting
                 if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):
                     self._caches.state.release(owner, pool, key)
-                elif key not in batch.reported:
+                elif key not in batch.reported or key in batch.unshown:
                     # The status that was just written shows none of these moves, because adapters
                     # are not ready. So it is what was published before them.
                     before = key in batch.waiting and key in batch.written
@@ -413,7 +413,7 @@ class Committer:
             batch.refused.get(decision.vpod),
         )
         pool = self._caches.state.pool(decision.pool)
-        availability = availability_of(pool, target, decision.explanation.wanted)
+        availability = availability_of(pool, target, decision.explanation.asked)
         write = self._write_foreign_status if vpod.source else vpod_status
         return write(vpod, reported, target, availability, self._now())
 
@@ -428,6 +428,10 @@ class Committer:
         if decision.vpod in batch.failed or decision.vpod in batch.waiting:
             return
         is_shown = dict(shown) == dict(decision.target)
+        if not is_shown:
+            # If a doubt keeps it reserved, the next decision cannot know why vreplicas have moved
+            # (seed 5028 of pools with tenancy).
+            batch.unshown.add(decision.vpod)
         batch.reported[decision.vpod] = (
             self._unreported_moves.reported(decision) if is_shown else decision
         )

@@ -410,6 +410,38 @@ async def test_a_move_in_doubt_keeps_its_reason_while_its_new_pod_is_not_bound()
     assert (await world.published(), bound.reported["tenant/a"].moves) == ({1: 3}, (move,))
 
 
+async def test_a_move_to_an_unbound_pod_that_a_doubt_keeps_reserved_is_told_once_it_is_published():
+    """The next decision begins where the vpod was moved to, and cannot know why (seed 5028 of pools
+    with tenancy).
+    """
+    world = await placed_on_the_first_of_two()
+    committer, pool = world.committer(), world.caches.state.pool(POOL)
+    world.api.fail("patch", "vpods/status", before=lost())
+    growing = made_now(world, a_decision("a", {0: 3, 1: 1}))
+    assert list((await reserve_and_commit(committer, growing)).failed) == ["tenant/a"]
+
+    await world.remove_pod(1)
+    await world.pod(1, node="")
+    await world.sync()
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.DRAIN)
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
+        Reasoning(Step.ADDED, "dispatcher-1", 3),
+    )
+    moving = made_now(world, a_decision("a", {1: 3}))._replace(
+        explanation=Explanation(3, steps, 0, None)
+    )
+    await reserve_and_commit(committer, moving)
+    assert await world.published() == {0: 3}
+    assert pool.is_reserved("tenant/a")
+
+    await world.remove_pod(1)
+    await world.pods(1)
+    await world.sync()
+    bound = await reserve_and_commit(committer, made_now(world, a_decision("a", {1: 3})))
+    assert (await world.published(), bound.reported["tenant/a"].moves) == ({1: 3}, (move,))
+
+
 def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     unreported_moves = UnreportedMoves()
     steps = (
