@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from extender.model import names
 from extender.model.amounts import amounts_from
 from extender.model.assignment import is_expired
+from extender.model.decode_tenancy import tenancy_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.indexes import INDEXED_SLOTS_MAX
@@ -579,6 +580,7 @@ def pool_from(obj: Json) -> AdapterPool:
         handoff=_handoff(obj),
         rollout=_rollout(obj),
         scaling=_scaling(obj),
+        tenancy=tenancy_from(obj),
     )
 
 
@@ -613,4 +615,5 @@ def vpod_from(obj: Json) -> VPod:
         per_vreplica=amounts_from(
             value_at(obj, ("spec", "perVReplica")), _subject(obj, kind), "spec.perVReplica"
         ),
+        created_at=text(metadata, "creationTimestamp"),
     )

@@ -17,6 +17,7 @@ from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.max_unavailable import USUAL, MaxUnavailable
 from extender.model.node_fit import NodeFit, Taint
+from extender.model.tenancy import NotAdmitted, Tenancy
 
 ORDINAL_MAX: Final = 100_000
 """The state keeps ordinals as bits of an int: a greater one would slow down the decisions of all
@@ -73,7 +74,9 @@ class Condition:
 class VPod:
     """A tenant's object that asks for ``vreplicas``, each of ``weight`` slots, in a pool.
 
-    ``placements`` (pod name -> vreplicas, sorted by ordinal) is what its status publishes.
+    ``placements`` (pod name -> vreplicas, sorted by ordinal) is what its status publishes. In a
+    pool with ``tenancy``, the state has only the vreplicas that are admitted. ``asked`` is always
+    what the tenant asks for.
     """
 
     namespace: str
@@ -103,12 +106,32 @@ class VPod:
     """``<kind>.<group>`` in lower case for an object of a foreign kind; "" for a VPod."""
     per_vreplica: Amounts = NO_AMOUNTS
     """What one vreplica takes of the pool's ``capacities``."""
+    created_at: str = ""
+    """metadata.creationTimestamp; "" if a caller does not say."""
+    not_admitted: NotAdmitted | None = None
+    """Set by the state only."""
 
     @property
     def key(self) -> str:
         """``namespace/name``, followed by ``@source`` for an object of a foreign kind."""
         key = f"{self.namespace}/{self.name}"
         return f"{key}@{self.source}" if self.source else key
+
+    @property
+    def asked(self) -> int:
+        """The vreplicas that the tenant asks for."""
+        if self.not_admitted is None:
+            return self.vreplicas
+        return self.vreplicas + self.not_admitted.vreplicas
+
+    @property
+    def sized_for(self) -> int:
+        """The vreplicas that the pool's size allows for: also those that are not admitted only
+        because the pool has no slots for them.
+        """
+        if self.not_admitted is None:
+            return self.vreplicas
+        return self.vreplicas + self.not_admitted.within_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,6 +533,18 @@ class AdapterPool:
     """None: adapters are told nothing."""
     rollout: Rollout = field(default_factory=Rollout)
     scaling: Scaling = field(default_factory=Scaling)
+    tenancy: Tenancy | None = None
+    """None: who comes first gets the pool's slots."""
+
+    def is_shared_anew(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Whether a namespace whose labels change is another tenant, or may use the pool now, or no
+        longer; always False without tenancy.
+        """
+        if self.tenancy is None or before == after:
+            return False
+        label, selects = self.tenancy.tenant_label, self.namespace_selector.matches
+        is_another = bool(label) and before.get(label) != after.get(label)
+        return is_another or selects(before) != selects(after)
 
     @property
     def is_sized_by_others(self) -> bool:

@@ -101,6 +101,7 @@ class PlacementTranslator:
             conditions_json=conditions_json,
             deleting=bool(metadata.get("deletionTimestamp")),
             source=self.source.key,
+            created_at=text(metadata, "creationTimestamp"),
         )
 
     def status_of(

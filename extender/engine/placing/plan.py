@@ -325,6 +325,7 @@ class _Plan:
         if (
             self.vpod.deleting
             or self.pool.adapter_pool is None
+            or self.vpod.not_admitted is not None
             or (not vreplicas and self.rules.zero_means_none)
         ):
             return vreplicas
@@ -446,7 +447,11 @@ class _Plan:
         minimum = (
             self.pool.adapter_pool.min_pods_per_vpod if self.pool.adapter_pool is not None else 0
         )
-        if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
+        if (
+            minimum <= vreplicas
+            or self.vpod.not_admitted is not None
+            or (not vreplicas and self.rules.zero_means_none)
+        ):
             return vreplicas
         pods_used = sum(1 for count in self.kept.values() if count)
         # Pods in use count, so that no fewer are wanted while one of them restarts.
@@ -620,7 +625,13 @@ class _Plan:
             refused = why_refused(self.pool, self.vpod, self.kept, self._free())
             reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason
         explanation = Explanation(
-            wanted, tuple(self.steps), left, reason if left else None, refused, self.failure
+            wanted,
+            tuple(self.steps),
+            left,
+            reason if left else None,
+            refused,
+            self.failure,
+            self.vpod.not_admitted,
         )
         return Decision(
             self.key,

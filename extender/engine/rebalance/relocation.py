@@ -65,7 +65,7 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         {name: target[name] for name in sorted(target, key=placement_order) if target[name]},
         vpod.weight,
         left,
-        Explanation(placed + left, tuple(steps), left, reason),
+        Explanation(placed + left, tuple(steps), left, reason, not_admitted=vpod.not_admitted),
         (vpod.uid, vpod.generation),
         amounts=vpod.per_vreplica,
     )

@@ -38,7 +38,7 @@ def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
 
 def pods_by_sum(pool: AdapterPool, vpods: Collection[VPod]) -> int:
     """The formula of today's Knative."""
-    slots = sum(vpod.vreplicas * vpod.weight for vpod in vpods)
+    slots = sum(vpod.sized_for * vpod.weight for vpod in vpods)
     return max(-(-slots // pool.slots_per_pod), pool.min_pods)
 
 
@@ -55,7 +55,7 @@ def pods_by_policy(
     start = state.stateful_set.ordinals_start if state.stateful_set is not None else 0
     pods = max(0, found.last_ordinal + 1 - start)  # Knative's first ordinal is 0
     pending = sum(
-        max(0, vpod.vreplicas - state.decided_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
+        max(0, vpod.sized_for - state.decided_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
     )
     if not pending:
         return pods

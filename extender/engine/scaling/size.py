@@ -1,6 +1,7 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-The slots needed are what all vpods expect (with targets that minPodsPerVPod raises), plus the
+The slots needed are what all vpods expect (with targets that minPodsPerVPod raises, and within
+their tenants' limits), plus the
 unusable slots of bound pods that cannot take work. If a pod's load needs another place
 (``to_replace``: drained, condemned and most abandoned ones), all its slots are unusable. Of an
 abandoned pod that is not replaced, none are. If a pod's node is cordoned or failing, or its ledger
@@ -220,6 +221,7 @@ def missing_vreplicas(
             not left
             and key not in state.vpods_with_pending
             and pool.min_pods_per_vpod <= vpod.vreplicas
+            and vpod.not_admitted is None
         ):
             continue  # as for almost every vpod
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
@@ -246,6 +248,8 @@ def waiting_without_growth(
 
 
 def _wanted(pool: AdapterPool, vpod: VPod) -> int:
+    if vpod.not_admitted is not None:
+        return vpod.sized_for
     return max(vpod.vreplicas, pool.min_pods_per_vpod) if vpod.vreplicas else 0
 
 

@@ -6,7 +6,7 @@ exist), and so do reservations. A state rebuilt from the same objects equals the
 compare their ``digest``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from extender.model.objects import (
     VPod,
     object_key,
 )
+from extender.model.tenancy import Tenancy, VReplicaQuota
 
 ALLOWED_MAX: Final = 100_000
 """Cached answers to whether a pool selects a namespace."""
@@ -48,6 +49,12 @@ class ClusterState:
         self.nodes: dict[str, Node] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.stateful_sets: dict[str, StatefulSet] = {}
+        self.quotas: dict[str, dict[str, VReplicaQuota]] = {}
+        """Pool key -> its quotas by key."""
+        self.on_admitted: Callable[[str, str], None] = _ignore
+        """Called with the keys of a pool and of a vpod of which more or fewer vreplicas are
+        admitted than before.
+        """
         self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
         self.node_index = NodeIndex(self.nodes, self.pods_on_node)
@@ -75,6 +82,7 @@ class ClusterState:
         if state is None:
             state = self.pools[key] = PoolState(key, self.topology)
             state.observer = self.observer
+            state.on_admitted = self._tell_admitted
         return state
 
     def _forget(self, key: str) -> None:
@@ -104,6 +112,7 @@ class ClusterState:
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
             state.set_pool(new, state.stateful_set)
+            state.set_tenancy(self)
             self._share_out(new.stateful_set_key)
             # A pod that was stamped before its pool was known has no number of slots of its own. So
             # it now takes slotsPerPod slots of its node.
@@ -112,6 +121,7 @@ class ClusterState:
             state = self.pool(old.key)
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
             state.set_pool(None, None)
+            state.set_tenancy(self)
             state.taken_by = ""
             self._count_anew(state, known=True)
             self._forget(old.key)
@@ -195,6 +205,25 @@ class ClusterState:
             self.namespaces[new.name] = new
         elif old is not None:
             self.namespaces.pop(old.name, None)
+        before, after = (one.labels if one is not None else {} for one in (old, new))
+        for pool in self.pools.values():
+            known = pool.adapter_pool
+            if known is not None and known.is_shared_anew(before, after):
+                pool.set_tenancy(self)
+
+    def quota_changed(self, old: VReplicaQuota | None, new: VReplicaQuota | None) -> None:
+        """A VReplicaQuota came, changed or went."""
+        if self.observer is not None:
+            self.observer.changed(old, new)
+        if old is not None:
+            self.quotas.get(old.pool, {}).pop(old.key, None)
+        if new is not None:
+            self.quotas.setdefault(new.pool, {})[new.key] = new
+        for key in {quota.pool for quota in (old, new) if quota is not None}:
+            if not self.quotas.get(key):
+                self.quotas.pop(key, None)
+            if (pool := self.pools.get(key)) is not None:
+                pool.set_tenancy(self)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, changed or went. It is among the pool's ``unowned_pods``, and counts
@@ -304,7 +333,9 @@ class ClusterState:
 
     def release(self, owner: object, pool: str, vpod_key: str) -> None:
         """Release what ``owner`` reserved for a vpod."""
-        self.pool(pool).release(owner, vpod_key)
+        state = self.pool(pool)
+        state.release(owner, vpod_key)
+        state.reconsider(vpod_key)
 
     def expire(self, now: float) -> list[tuple[str, str]]:
         """Drop expired reservations; return the (pool, vpod) keys that lost one."""
@@ -338,6 +369,23 @@ class ClusterState:
                 self._allowed.clear()
             allowed = self._allowed[key] = pool.namespace_selector.matches(labels)
         return allowed
+
+    def tenant_of(self, tenancy: Tenancy, namespace: str) -> str:
+        """The tenant of a namespace. An unknown one has no labels."""
+        known = self.namespaces.get(namespace)
+        return tenancy.tenant_of(namespace, known.labels if known is not None else {})
+
+    def quotas_of(self, pool: AdapterPool, tenancy: Tenancy) -> dict[str, VReplicaQuota]:
+        """Tenant -> the quota that counts for it in a pool: the oldest."""
+        found: dict[str, VReplicaQuota] = {}
+        for quota in sorted(
+            self.quotas.get(pool.key, {}).values(), key=lambda one: one.precedence, reverse=True
+        ):
+            found[self.tenant_of(tenancy, quota.namespace)] = quota
+        return found
+
+    def _tell_admitted(self, pool: str, vpod: str) -> None:
+        self.on_admitted(pool, vpod)
 
     def selects(self, pool_key: str, vpod: VPod) -> bool:
         """Whether a vpod may use that pool; true while the pool is not known."""
@@ -409,3 +457,7 @@ class ClusterState:
             or pool.vpods
             or any(pod.pod or pod.claims for pod in pool.pods.values())
         }
+
+
+def _ignore(_pool: str, _vpod: str) -> None:
+    pass

@@ -16,6 +16,7 @@ from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.cluster_state import ClusterState
 from extender.model import decode
+from extender.model.decode_tenancy import quota_from
 from extender.model.errors import InvalidObject
 from extender.model.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
 from extender.model.objects import (
@@ -28,6 +29,7 @@ from extender.model.objects import (
     object_key,
 )
 from extender.model.reading import Json, labels_of, mapping, refuse_strange, sequence, text
+from extender.model.tenancy import VReplicaQuota
 from extender.model.translate import PlacementTranslator
 
 KINDS: Final = {
@@ -36,6 +38,7 @@ KINDS: Final = {
     "Node": "v1",
     "Namespace": "v1",
     "AdapterPool": API_VERSION,
+    "VReplicaQuota": API_VERSION,
     "VPod": API_VERSION,
 }
 """Kinds that are read, with their apiVersion. Others are skipped, unless a pool declares them."""
@@ -56,6 +59,7 @@ class Manifests:
     nodes: list[Node] = field(default_factory=list)
     namespaces: list[Namespace] = field(default_factory=list)
     pools: list[AdapterPool] = field(default_factory=list)
+    quotas: list[VReplicaQuota] = field(default_factory=list)
     vpods: list[VPod] = field(default_factory=list)
     others: list[Json] = field(default_factory=list)
     lenient: bool = False
@@ -107,6 +111,8 @@ class Manifests:
                 self.namespaces.append(decode.namespace_from(obj))
             case "AdapterPool":
                 self.pools.append(decode.pool_from(obj))
+            case "VReplicaQuota":
+                self.quotas.append(quota_from(obj))
             case _:
                 self.vpods.append(decode.vpod_from(obj))
 
@@ -134,6 +140,7 @@ class Manifests:
             ("Namespace", self.namespaces),
             ("StatefulSet", self.stateful_sets),
             ("AdapterPool", self.pools),
+            ("VReplicaQuota", self.quotas),
             ("Pod", pods),
             ("VPod", self.vpods),
         ):
@@ -154,6 +161,8 @@ class Manifests:
             state.stateful_set_changed(None, stateful_set)
         for pool in self.pools:
             state.adapter_pool_changed(None, pool)
+        for quota in self.quotas:
+            state.quota_changed(None, quota)
         for pod in pods:
             state.pod_changed(None, pod)
         for vpod in [*self.vpods, *self._foreign_vpods(state)]:

@@ -7,6 +7,7 @@ further ledger entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from extender.engine.pods.claims import (
     NOTHING,
@@ -24,9 +25,18 @@ from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.pods.topology import Topology
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.engine.state.pool_pods import PoolPods
+from extender.engine.state.tenancy import PoolTenancy, Surroundings
 from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, times
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
-from extender.model.objects import AdapterPod, Node, VPod, ordinal_of, placement_order
+from extender.model.objects import (
+    AdapterPod,
+    AdapterPool,
+    Node,
+    StatefulSet,
+    VPod,
+    ordinal_of,
+    placement_order,
+)
 
 
 class PoolState(PoolPods):
@@ -42,12 +52,15 @@ class PoolState(PoolPods):
     def __init__(self, key: str, topology: Topology | None = None) -> None:
         super().__init__(key, topology)
         self.profile: Profile = DEFAULT_PROFILE
-        self.vpods: dict[str, VPod] = {}
+        self.tenancy: PoolTenancy | None = None
+        self.on_admitted: Callable[[str, str], None] = _ignore
+        """Called with the keys of the pool and of a vpod of which more or fewer vreplicas are
+        admitted than before.
+        """
+        self._vpods: dict[str, VPod] = {}
         self.claims_by_vpod: dict[str, dict[str, Claim]] = {}
         """vpod key -> pod name -> its claim there, the same object as in ``PodClaims.claims``."""
-        self.vpods_with_pending: dict[str, None] = {}
-        """vpods that ask for more than is decided for them, in the order in which that was noticed.
-        """
+        self._with_pending: dict[str, None] = {}
         self.unserved: dict[str, int] = {}
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
         never 0.
@@ -62,9 +75,25 @@ class PoolState(PoolPods):
     # -- reading -----------------------------------------------------------------------------------
 
     @property
+    def vpods(self) -> Mapping[str, VPod]:
+        """vpod key -> vpod, with the vreplicas that are admitted (``PoolTenancy``)."""
+        if self.tenancy is not None and self.tenancy.is_dirty:
+            self._settle()
+        return self._vpods
+
+    @property
+    def vpods_with_pending(self) -> Mapping[str, None]:
+        """vpods of which more is admitted than is decided for them, in the order in which that was
+        noticed.
+        """
+        if self.tenancy is not None and self.tenancy.is_dirty:
+            self._settle()
+        return self._with_pending
+
+    @property
     def forgettable(self) -> bool:
         """Whether nothing refers to this pool any more."""
-        return self.adapter_pool is None and not self.pods and not self.vpods
+        return self.adapter_pool is None and not self.pods and not self._vpods
 
     def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
         """Pod name -> claim of one vpod, in no order."""
@@ -116,7 +145,7 @@ class PoolState(PoolPods):
         waiting = self.vpods_with_pending
         ordered = dict.fromkeys(key for key in keys if key in waiting)
         if list(ordered) != list(waiting):
-            self.vpods_with_pending = ordered | waiting
+            self._with_pending = ordered | self._with_pending
 
     def pod_changed(
         self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None
@@ -172,7 +201,7 @@ class PoolState(PoolPods):
     def _count_unserved(self, key: str) -> None:
         """Count what a vpod publishes on pods that are down."""
         unserved = 0
-        if key in self.vpods:
+        if key in self._vpods:
             pods = self.pods
             for name, claim in self.claims_of(key).items():
                 if claim.status.vreplicas and pods[name].down:
@@ -185,14 +214,16 @@ class PoolState(PoolPods):
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went. What its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
-        self.asks_revision += _asks(self.vpods.get(key)) != _asks(new)
+        if self.tenancy is not None:
+            new = self.tenancy.vpod_changed(key, _as_asked(new))
+        self.asks_revision += _asks(self._vpods.get(key)) != _asks(new)
         if new is None:
             # ``last_ledger`` of its pods stays: a new vpod of the same name may publish that
             # already, unseen by us, and a bind must cover it (I2). If a bind carries too much, that
             # is corrected at once.
-            self.vpods.pop(key, None)
+            self._vpods.pop(key, None)
         else:
-            self.vpods[key] = new
+            self._vpods[key] = new
         published = new.placements if new is not None else {}
         weight = new.weight if new is not None else 1
         amounts = new.per_vreplica if new is not None else NO_AMOUNTS
@@ -210,6 +241,84 @@ class PoolState(PoolPods):
         if old is None or new is None or old.placements != new.placements:
             self._count_unserved(key)
         self._refresh_vpod(key)
+
+    # -- what is admitted --------------------------------------------------------------------------
+
+    def set_tenancy(self, surroundings: Surroundings) -> None:
+        """Follow the AdapterPool's ``tenancy``, the quotas and the labels of namespaces."""
+        pool = self.adapter_pool
+        if pool is None or pool.tenancy is None:
+            if self.tenancy is not None:
+                asked, self.tenancy = self.tenancy.asked(), None
+                for vpod in asked:
+                    self._take_admitted(vpod)
+            return
+        if self.tenancy is None:
+            self.tenancy = PoolTenancy(
+                pool, pool.tenancy, surroundings, self._used, self.schedulable_count
+            )
+            for key, vpod in self._vpods.items():
+                self.tenancy.vpod_changed(key, vpod)
+        self.tenancy.regroup(pool, pool.tenancy)
+        self._resize()
+
+    def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
+        """See ``PoolPods``. Fair shares depend on how many pods there are."""
+        super().set_stateful_set(stateful_set)
+        self._resize()
+
+    def reconsider(self, vpod_key: str) -> None:
+        """What a vpod uses may have changed: a decision has been given up, or a ledger differs."""
+        if self.tenancy is not None:
+            self.tenancy.touch(vpod_key)
+
+    def admitted(self, vpod: VPod) -> VPod:
+        """Another form of a vpod of the pool, with no more than is admitted of it."""
+        known = self.vpods.get(vpod.key)
+        if self.tenancy is None or known is None:
+            return vpod
+        count = min(vpod.vreplicas, known.vreplicas)
+        return replace(vpod, vreplicas=count, not_admitted=known.not_admitted)
+
+    def over_quota(self) -> list[str]:
+        """Keys of the vpods that ask for more than is admitted."""
+        if self.tenancy is None or not self.vpods:
+            return []
+        return self.tenancy.over_quota()
+
+    def _resize(self) -> None:
+        if self.tenancy is not None and self.adapter_pool is not None:
+            self.tenancy.resize(slots_most(self.adapter_pool, self.stateful_set))
+
+    def _settle(self) -> None:
+        for vpod in self.tenancy.settle() if self.tenancy is not None else ():
+            self._take_admitted(vpod)
+
+    def _take_admitted(self, vpod: VPod) -> None:
+        """Keep a vpod with what is admitted of it now."""
+        key = vpod.key
+        known = self._vpods[key]
+        self._vpods[key] = vpod
+        self.revision += 1
+        # One that is admitted wholly may be raised to minPodsPerVPod, with the same vreplicas.
+        is_whole = vpod.not_admitted is None
+        if known.vreplicas != vpod.vreplicas or (known.not_admitted is None) is not is_whole:
+            self.asks_revision += 1
+            self._refresh_vpod(key)
+            self.on_admitted(self.key, key)
+
+    def _used(self, vpod_key: str) -> int:
+        """vreplicas that a vpod publishes, or those decided for it if these are more."""
+        # A vpod that comes from another pool still publishes what it has there.
+        claims = [
+            claim
+            for name, claim in self.claims_of(vpod_key).items()
+            if claim.ledger.vreplicas or claim.reserved or self.is_member(self.pods[name])
+        ]
+        return max(
+            sum([claim.published for claim in claims]),
+            sum([claim.decided.vreplicas for claim in claims]),
+        )
 
     # -- reservations ------------------------------------------------------------------------------
 
@@ -294,6 +403,7 @@ class PoolState(PoolPods):
         for key, name in stale:
             self._claim(key, name, reserving(None, None, 0.0))
             self._refresh_vpod(key)
+            self.reconsider(key)
         return sorted({key for key, _ in stale})
 
     # -- where the sums of claims are derived ------------------------------------------------------
@@ -304,13 +414,15 @@ class PoolState(PoolPods):
             share = ledger.get(key, NOTHING)
             if share != claim.ledger and self._claim(key, pod.name, recording(share)):
                 self._refresh_vpod(key)
-        claims, vpods = pod.claims, self.vpods
+                self.reconsider(key)
+        claims, vpods = pod.claims, self._vpods
         for key, share in ledger.items():
             if key not in claims and share.vreplicas:
                 # A first list brings many new claims. Only the pod's sums depend on such a claim.
                 self._add_claim(key, pod, recorded(share))
                 if key in vpods:
                     self._refresh_vpod(key)
+                    self.reconsider(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
         """Change a claim, and the sums of its pod. Return whether what is decided has changed."""
@@ -387,11 +499,39 @@ class PoolState(PoolPods):
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1
-        vpod = self.vpods.get(key)
+        vpod = self._vpods.get(key)
         if vpod is not None and not vpod.deleting and self.decided_vreplicas(key) < vpod.vreplicas:
-            self.vpods_with_pending.setdefault(key)
+            self._with_pending.setdefault(key)
         else:
-            self.vpods_with_pending.pop(key, None)
+            self._with_pending.pop(key, None)
+
+
+def slots_most(pool: AdapterPool, stateful_set: StatefulSet | None) -> int | None:
+    """The slots that a pool can have at most; None if it has as many as it needs, or if nobody
+    knows. Pods beyond maxPods count while they are there: a lower maxPods takes nothing away from
+    anybody. Nor does a StatefulSet that is not known for a while.
+    """
+    pods = stateful_set.replicas if stateful_set is not None else 0
+    if pool.is_sized_by_others:
+        if stateful_set is None:
+            return None
+        if (announced := pool.scaling.announced_replicas) is not None:
+            pods = min(pods, announced)
+    elif pool.max_pods is None:
+        return None
+    else:
+        pods = max(pods, pool.max_pods)
+    return pods * pool.slots_per_pod
+
+
+def _ignore(_pool: str, _vpod: str) -> None:
+    pass
+
+
+def _as_asked(vpod: VPod | None) -> VPod | None:
+    if vpod is None or vpod.not_admitted is None:
+        return vpod
+    return replace(vpod, vreplicas=vpod.asked, not_admitted=None)
 
 
 def _neither() -> AdapterPod:

@@ -11,8 +11,11 @@ from typing import Protocol, TypeAlias
 
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.tenancy import VReplicaQuota
 
-Recorded: TypeAlias = AdapterPod | AdapterPool | Namespace | Node | StatefulSet | VPod
+Recorded: TypeAlias = (
+    AdapterPod | AdapterPool | Namespace | Node | StatefulSet | VPod | VReplicaQuota
+)
 """An object of a kind that decisions look at."""
 
 

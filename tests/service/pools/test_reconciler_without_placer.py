@@ -68,7 +68,7 @@ async def test_a_condition_that_the_placements_do_not_bear_out_is_decided_again(
     await world.sync()
     reconciler, queues = a_reconciler(world)
     pool = world.caches.state.pool(POOL)
-    pool.vpods_with_pending.clear()
+    pool._with_pending.clear()
     await reconciler.reconcile()
     assert queues.of(POOL).sizes["active"] == int(again)
 
