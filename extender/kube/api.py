@@ -87,6 +87,7 @@ ACCESS_REVIEWS: Final = Resource(
 )
 VPODS: Final = Resource(GROUP, VERSION, "vpods", "VPod")
 ADAPTERPOOLS: Final = Resource(GROUP, VERSION, "adapterpools", "AdapterPool")
+VREPLICAQUOTAS: Final = Resource(GROUP, VERSION, "vreplicaquotas", "VReplicaQuota")
 
 
 class PatchType(StrEnum):

@@ -35,6 +35,7 @@ from extender.kube.api import (
     Expired,
     ListOptions,
     ListPage,
+    NotFound,
     Obj,
     Resource,
     WatchEvent,
@@ -84,6 +85,8 @@ class ReflectorSettings:
     """A longer list is refused, and the reflector does not sync: better than to run out of
     memory.
     """
+    may_be_absent: bool = False
+    """Whether a server that does not know the resource counts as one that has no objects."""
 
 
 DEFAULTS: Final = ReflectorSettings()
@@ -374,6 +377,12 @@ class Reflector:
 
     def _note(self, error: ApiError) -> None:
         self.errors[error.reason if isinstance(error, _OwnError) else type(error).__name__] += 1
+        if self._settings.may_be_absent and isinstance(error, NotFound):
+            self.heard_at = asyncio.get_running_loop().time()
+            if not self.is_synced:
+                for _ in self._sink.listing().end(""):
+                    pass
+                self.synced.set()
         if not self.is_synced:
             self.problem = listing_trouble(self.resource, error).line
         if line := self.troubles.line(self.resource, error, asyncio.get_running_loop().time()):

@@ -64,6 +64,7 @@ from extender.service.pools.leadership import Leadership
 from extender.service.pools.load_polling import LoadPolling, LoadServer
 from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_status import PoolStatusWriter
+from extender.service.pools.quota_status import QuotaStatusWriter
 from extender.service.pools.reconciler import Reconciler
 from extender.service.pools.rescheduler import Rescheduler
 from extender.service.pools.rollouts import Rollouts
@@ -277,6 +278,7 @@ class Service:
         self.reactivator = Reactivator(
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
         )
+        self.quota_status = QuotaStatusWriter(self.caches, fenced=self._fenced, now=self._now)
         self.pool_status = PoolStatusWriter(
             self._api,
             self.caches,
@@ -528,6 +530,7 @@ class Service:
                 tasks.create_task(self.assignments.run(bucket), name="assignments")
                 tasks.create_task(self.adapter_leases.run(bucket), name="adapter leases")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
+                tasks.create_task(self.quota_status.run(bucket), name="quota status")
         finally:
             self.leadership.ended(bucket)
             self.metrics.leader.labels(lease).set(0)

@@ -153,6 +153,7 @@ class Shadow:
         caches.namespaces.add_event_handler(state.namespace_changed)
         caches.stateful_sets.add_event_handler(state.stateful_set_changed)
         caches.pools.add_event_handler(state.adapter_pool_changed)
+        caches.quotas.add_event_handler(state.quota_changed)
         caches.pods.add_event_handler(self._pod_changed)
         caches.vpods.add_event_handler(self._vpod_changed)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from extender.engine.placing.plan import Decision
 from extender.model.counted import counted, first_of, taken_of
+from extender.model.reasons import ConflictReason
 from extender.whatif.comparison import moved
 from extender.whatif.sides import Compared, Side
 
@@ -68,7 +69,7 @@ def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
             unplaced_before=today.left.get(vpod, 0),
             unplaced_settled=left_alone,
             unplaced=left,
-            reasons=reasons_of(decision) if decision is not None and decision.pending else [],
+            reasons=reasons_of(decision) if decision is not None and left else [],
             new=vpod in added,
         )
 
@@ -79,6 +80,9 @@ def reasons_of(decision: Decision) -> list[str]:
     """
     explanation = decision.explanation
     reasons = [str(explanation.reason)] if explanation.reason is not None else []
+    left_out = explanation.not_admitted
+    if left_out is not None and explanation.asked > explanation.wanted:
+        reasons = [str(ConflictReason.QUOTA_EXCEEDED), left_out.why, *reasons]
     return [*reasons, *filter(None, [explanation.detail])] + [
         f"{count} {text}" for text, count in explanation.refused
     ]

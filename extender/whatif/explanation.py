@@ -24,6 +24,7 @@ from extender.model.reasons import ConflictReason
 from extender.whatif.candidates import candidates_of, loss_by_zone
 from extender.whatif.fix import Fixes
 from extender.whatif.fixes import find_fixes
+from extender.whatif.tenants import quota_answer
 from extender.whatif.trial import never
 
 STEPS_LISTED_MAX: Final = 100
@@ -156,16 +157,17 @@ def explain_vpod(
         "pool": pool.key,
         "profile": pool.profile.name if pool.adapter_pool is not None else "",
         "rule": rule_of(pool.profile) if pool.adapter_pool is not None else "",
-        "wanted": decision.explanation.wanted,
+        "wanted": decision.explanation.asked,
+        **({"quota": quota} if (quota := quota_answer(pool, vpod)) is not None else {}),
         "slotsPerVReplica": vpod.weight,
         **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
         "placed": placed,
         "published": published,
         "target": dict(decision.target),
-        "pending": max(0, decision.explanation.wanted - sum(published.values())),
+        "pending": max(0, decision.explanation.asked - sum(published.values())),
         "unserved": availability.message() if availability.unserved else "",
         "left": decision.pending,
-        "reason": str(decision.explanation.reason or ""),
+        "reason": str(decision.explanation.told_reason or ""),
         "outcome": outcome_of(pool, vpod, decision),
         "steps": _steps(pool, vpod, decision),
         "decided": history[0].to_json() if history else None,
@@ -226,10 +228,11 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
     outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
     if why:
         return f"{outcome}: {why}"
-    if not wanted and decision.explanation.is_satisfied:
+    if not decision.explanation.asked and decision.explanation.is_satisfied:
         return "it asks for no vreplicas"
     unpublished = wanted - sum(vpod.placements.values())
-    if decision.explanation.is_satisfied and unpublished > 0:
+    explanation = decision.explanation
+    if explanation.is_satisfied and not explanation.exceeds_quota and unpublished > 0:
         placed = "1 vreplica has" if wanted == 1 else f"all {wanted} vreplicas have"
         return f"{placed} a place; not published yet: {unpublished}"
     return outcome

@@ -292,12 +292,14 @@ def fewer_vreplicas(bench: Bench) -> Iterator[Fix]:
     yield from _less_of(
         bench,
         vpod.vreplicas,
-        lambda vreplicas: replace(vpod, vreplicas=vreplicas, generation=vpod.generation + 1),
+        lambda vreplicas: replace(
+            vpod, vreplicas=vreplicas, not_admitted=None, generation=vpod.generation + 1
+        ),
         lambda vreplicas: Fix(
-            change=f"ask for {vpod.vreplicas - vreplicas} less",
+            change=f"ask for {vpod.asked - vreplicas} less",
             subject=f"VPod {vpod.key}",
             field="spec.vreplicas",
-            before=vpod.vreplicas,
+            before=vpod.asked,
             after=vreplicas,
         ),
     )

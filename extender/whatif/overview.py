@@ -33,9 +33,11 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.tenancy import TenantUse
 from extender.model.assignment import left_to_do
 from extender.model.objects import Condition, VPod, placement_order
 from extender.model.reasons import ConflictReason
+from extender.whatif.tenants import TENANTS_LISTED_MAX, tenant_row, tenants_of
 
 POOLS_LISTED_MAX: Final = 100
 PODS_LISTED_MAX: Final = 100
@@ -72,6 +74,8 @@ class Overview:
         self._pools: list[dict[str, object]] = []
         self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodClaims, str]] = []
         self._waiting: list[_Waiting] = []
+        self._tenants: list[tuple[str, TenantUse]] = []
+        self._tenants_seen = 0
         self._pods_seen = 0
         self._waiting_seen = 0
 
@@ -91,6 +95,9 @@ class Overview:
             self._pods = heapq.nsmallest(PODS_LISTED_MAX, self._pods, key=lambda item: item[0])
             yield
         pending = yield from self._pending(pool)
+        uses = tenants_of(pool)
+        self._tenants_seen += len(uses)
+        self._tenants += [(pool.key, use) for use in uses[:TENANTS_LISTED_MAX]]
         slots = pool.slot_counts()
         self._pools.append(
             {
@@ -118,7 +125,11 @@ class Overview:
         vpods wait.
         """
         pending = 0
-        waiting = list(pool.vpods_with_pending if pool.adapter_pool is not None else pool.vpods)
+        waiting = list(
+            {**pool.vpods_with_pending, **dict.fromkeys(pool.over_quota())}
+            if pool.adapter_pool is not None
+            else pool.vpods
+        )
         for start in range(0, len(waiting), STEP_OBJECTS):
             for key in waiting[start : start + STEP_OBJECTS]:
                 pending += self._wait(pool, key)
@@ -142,7 +153,7 @@ class Overview:
 
     def _wait(self, pool: PoolState, key: str) -> int:
         vpod = pool.vpods.get(key)
-        pending = max(0, vpod.vreplicas - pool.decided_vreplicas(key)) if vpod is not None else 0
+        pending = max(0, vpod.asked - pool.decided_vreplicas(key)) if vpod is not None else 0
         if vpod is not None and (pending or pool.adapter_pool is None):
             self._waiting_seen += 1
             self._waiting.append(_Waiting(vpod, pending, found=pool.adapter_pool is not None))
@@ -156,6 +167,8 @@ class Overview:
             "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
             "pods": [_pod_row(pool, pod, state) for _, pool, pod, state in self._pods],
             "podsNotListed": self._pods_seen - len(self._pods),
+            "tenants": [tenant_row(pool, use) for pool, use in self._tenants],
+            "tenantsNotListed": self._tenants_seen - len(self._tenants),
             "waiting": [_waiting_row(waiting) for waiting in self._waiting],
             "waitingNotListed": self._waiting_seen - len(self._waiting),
         }
@@ -240,7 +253,7 @@ def _waiting_row(waiting: _Waiting) -> dict[str, object]:
     return {
         "vpod": vpod.key,
         "pool": vpod.pool,
-        "vreplicas": vpod.vreplicas,
+        "vreplicas": vpod.asked,
         "pending": waiting.pending,
         "since": condition.last_transition_time if condition is not None else "",
         "reason": reason,

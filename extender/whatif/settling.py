@@ -69,7 +69,7 @@ def settle(
     the order of their keys. Raises OutOfTime once ``expired``.
     """
     pool, settled = state.pool(key), Settled()
-    undecided = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
+    undecided = vpods = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
     for _ in range(ROUNDS_MAX):
         trial = Trial(state, expired)
         if course.grow:
@@ -85,11 +85,19 @@ def settle(
             made = _compact(state, pool, shrink=course.grow, expired=expired)
             settled.moves += made
             freed = freed or bool(made)
-        undecided = [vpod for vpod in undecided if settled.decisions[vpod].pending]
+        undecided = [vpod for vpod in vpods if _is_open(pool, settled.decisions[vpod])]
         # If nothing was freed, vpods that have found no room will find none.
         if not freed or not (undecided or course.compact):
             break
     return settled
+
+
+def _is_open(pool: PoolState, decision: Decision) -> bool:
+    """Whether another decision may place more of a vpod: some of it found no room, or its pool
+    admits another number by now.
+    """
+    vpod = pool.vpods[decision.vpod]
+    return decision.pending > 0 or vpod.not_admitted != decision.explanation.not_admitted
 
 
 def _replicas(pool: PoolState) -> int:

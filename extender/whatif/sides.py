@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from extender.engine.placing.plan import Decision
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
@@ -78,11 +79,11 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
     placed = {vpod: pool.decided_of(vpod) for vpod in pool.vpods}
     if settled is None:
         left = {
-            name: max(0, vpod.vreplicas - sum(placed[name].values()))
+            name: max(0, vpod.asked - sum(placed[name].values()))
             for name, vpod in pool.vpods.items()
         }
     else:
-        left = {vpod: decision.pending for vpod, decision in settled.decisions.items()}
+        left = {vpod: _left_of(decision) for vpod, decision in settled.decisions.items()}
     pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     plan = plan_scale(pool, partial(state.selects, pool.key))
     return Side(
@@ -101,6 +102,11 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
         lost=_losses(pool),
         settled=settled or Settled(),
     )
+
+
+def _left_of(decision: Decision) -> int:
+    """Vreplicas without a place, and those that the pool's tenancy does not admit."""
+    return decision.pending + max(0, decision.explanation.asked - decision.explanation.wanted)
 
 
 def _losses(pool: PoolState) -> dict[str, tuple[int, int]]:

@@ -95,6 +95,7 @@ class Snapshot:
                 *state.namespaces.values(),
                 *state.stateful_sets.values(),
                 *(pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool),
+                *(quota for quotas in state.quotas.values() for quota in quotas.values()),
                 *_neighbours(state, pools),
             ),
             full=tuple(_taken(pool) for pool in found),

@@ -17,6 +17,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.tenancy import VReplicaQuota
 
 FOREVER: Final = float("inf")
 
@@ -169,5 +170,7 @@ def object_changed(state: ClusterState, old: Recorded | None, new: Recorded | No
             state.pod_changed(old, new)
         case (VPod() | None, VPod() | None):
             state.vpod_changed(old, new)
+        case (VReplicaQuota() | None, VReplicaQuota() | None):
+            state.quota_changed(old, new)
         case _:
             raise TypeError(f"{type(old).__name__} cannot become {type(new).__name__}")

@@ -48,7 +48,9 @@ HOSTILE: Final = {
 NAMED: Final[dict[str, frozenset[str]]] = {
     "name": frozenset({"vreplica-scheduler"}),
     "pool": frozenset({f"{NS}/dispatcher"}),
-    "resource": frozenset({"pods", "vpods", "nodes", "namespaces", "statefulsets", "adapterpools"}),
+    "resource": frozenset(
+        {"pods", "vpods", "nodes", "namespaces", "statefulsets", "adapterpools", "vreplicaquotas"}
+    ),
     # Kinds that an AdapterPool declares: names by the pattern of its schema, and none in this
     # workload.
     "source": frozenset(),

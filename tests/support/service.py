@@ -201,7 +201,7 @@ def _definitions() -> bytes:
     return orjson.dumps(
         [
             yaml.safe_load((_CRD_DIR / name).read_text())
-            for name in ("adapterpools.yaml", "vpods.yaml")
+            for name in ("adapterpools.yaml", "vpods.yaml", "vreplicaquotas.yaml")
         ]
     )
 

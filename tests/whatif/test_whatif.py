@@ -11,6 +11,7 @@ from extender.engine.scaling.size import POOL_PODS_MAX
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
 from extender.model.ledger import Share
+from extender.model.tenancy import Tenancy
 from extender.whatif.left_out import pools_asked
 from extender.whatif.request import FIELDS, change_from
 from extender.whatif.settling import commit
@@ -462,3 +463,21 @@ def test_no_request_raises_anything_but_an_error_of_ours(document):
         said = str(error)
     assert "\n" not in said
     assert len(said) < 600
+
+
+def test_what_a_tenants_limit_leaves_out_has_no_place():
+    scene = Scene(tenancy=Tenancy(default_limit=10)).pods(0, 1)
+    answer = asked(scene, Change(add=(a_vpod("new", 30, namespace="t"),)))
+    [row] = answer["vpods"]
+    assert sum(row["after"].values()) == 10
+    assert row["unplaced"] == answer["summary"]["unplacedAfter"] == 20
+    assert row["reasons"] == ["QuotaExceeded", "the limit of tenant t is 10 slots"]
+
+
+def test_what_a_vpod_gives_back_goes_to_another_of_its_tenant_whatever_their_names():
+    scene = Scene(tenancy=Tenancy(default_limit=10)).pod(0, {"t/z": 8})
+    scene.vpod("z", 3, {0: 8}, namespace="t", created_at="2026-01-01T00:00:00Z")
+    scene.vpod("a", 8, namespace="t", created_at="2026-01-02T00:00:00Z")
+    answer = asked(scene, Change())
+    assert answer["vpods"] == []
+    assert answer["summary"]["unplacedSettled"] == 1

@@ -16,9 +16,16 @@ def add(commands: Commands) -> None:
     """Add the command to the command line."""
     top = commands.add_parser(
         "top",
-        help="pools, pods and vpods that wait, live",
+        help="pools, pods, tenants and vpods that wait, live",
         description="Of a running replica (--server), or of a cluster, by watching it. Keys: q "
         "quit, p pause, s sort.",
+    )
+    top.add_argument(
+        "what",
+        nargs="?",
+        choices=("all", "tenants"),
+        default="all",
+        help="tenants: only what tenants have of pools with spec.tenancy (default: all)",
     )
     top.add_argument(
         "--once", action="store_true", help="print it once, and end; so it does without a terminal"

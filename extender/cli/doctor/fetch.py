@@ -274,7 +274,8 @@ async def _again(api: Api, listed: Mapping[str, Listed], now_s: float) -> Mappin
 
 
 def _shipped_crds() -> dict[str, Json]:
-    found = [*manifests("crds/vpods.yaml"), *manifests("crds/adapterpools.yaml")]
+    names = ("vpods", "adapterpools", "vreplicaquotas")
+    found = [crd for name in names for crd in manifests(f"crds/{name}.yaml")]
     return {text(crd, "metadata", "name"): crd for crd in found}
 
 

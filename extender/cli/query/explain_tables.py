@@ -60,6 +60,8 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"[bold red]{escape(answer['unserved'])}[/bold red]"
     style = "bold red" if answer["left"] else "bold green"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+    if quota := answer.get("quota"):
+        yield from map(escape, _quota_lines(quota))
     if answer["rule"]:
         yield f"the profile's rule for new ones: {escape(answer['rule'])}"
     size, waiting = answer["size"], answer["waiting"]
@@ -72,6 +74,22 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
             f"others of the pool that wait: {waiting['vpods']}, for "
             f"{counted(waiting['slots'], 'slot')}"
         )
+
+
+def _quota_lines(quota: Mapping[str, Any]) -> Iterator[str]:
+    """What the vpod's tenant has in its pool, who has borrowed most, and what would help."""
+    limit, share = quota["limit"], quota["share"]
+    yield (
+        f"tenant {quota['tenant']} uses {counted(quota['usedSlots'], 'slot')}: "
+        f"{quota['guarantee']} guaranteed, "
+        + ("no limit" if limit is None else f"a limit of {limit}")
+        + ("" if share is None else f", a fair share of {share}")
+    )
+    if quota["borrowers"] and quota["notAdmitted"]:
+        most = ", ".join(f"{one['tenant']} ({one['borrowedSlots']})" for one in quota["borrowers"])
+        yield f"slots beyond their guarantees have {most}"
+    if quota["helps"]:
+        yield f"what would help: {quota['helps']}"
 
 
 def _size(size: Mapping[str, Any]) -> str:

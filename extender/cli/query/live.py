@@ -28,11 +28,13 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
+    VREPLICAQUOTAS,
     Api,
     ApiError,
     ConnectError,
     Forbidden,
     ListOptions,
+    NotFound,
     Obj,
     Resource,
 )
@@ -48,6 +50,7 @@ HISTORY_MAX: Final = 20
 
 KINDS: Final[tuple[tuple[Resource, ListOptions], ...]] = (
     (ADAPTERPOOLS, EVERYWHERE),
+    (VREPLICAQUOTAS, EVERYWHERE),
     (VPODS, EVERYWHERE),
     (STATEFULSETS, EVERYWHERE),
     (NODES, EVERYWHERE),
@@ -131,6 +134,8 @@ async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIt
         async for obj in objects(api, resource, options):
             yield obj
     except ApiError as error:
+        if isinstance(error, NotFound) and resource is VREPLICAQUOTAS:
+            return  # the cluster has the CRDs of an earlier version
         trouble = listing_trouble(resource, error)
         elsewhere = (
             " Or ask a running service: --server URL." if isinstance(error, Forbidden) else ""

@@ -10,6 +10,7 @@ import time
 import tty
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -40,10 +41,16 @@ async def top(options: argparse.Namespace) -> int:
     async with _looks(options) as look:
         if options.once or options.output != "table" or not sys.stdout.isatty():
             overview = await look()
-            view = View(overview, sort=options.sort, interactive=False)
+            view = View(
+                overview,
+                sort=options.sort,
+                interactive=False,
+                tenants_only=options.what == "tenants",
+            )
             print_result(overview, options.output, lambda: Terminal().print(view.render(ONCE_ROWS)))
             return 0
-        await _Screen(look, options.interval, options.sort).run()
+        view = View({}, sort=options.sort, tenants_only=options.what == "tenants")
+        await _Screen(look, options.interval, view).run()
     return 0
 
 
@@ -80,10 +87,10 @@ class _Screen:
     follows.
     """
 
-    def __init__(self, look: Look, interval_s: float, sort: str) -> None:
+    def __init__(self, look: Look, interval_s: float, view: View) -> None:
         self._look = look
         self._interval_s = interval_s
-        self._view = View({}, sort=sort)
+        self._view = view
         self._ended = asyncio.Event()
         self._seen_at = 0.0
         self._console = Terminal()
@@ -92,7 +99,7 @@ class _Screen:
     async def run(self) -> None:
         """Show the view until q or until cancelled. Raises ReplicaError if the first look fails."""
         clock = asyncio.get_running_loop().time
-        self._view = View(await self._look(), sort=self._view.sort)
+        self._view = replace(self._view, overview=await self._look())
         self._seen_at = clock()
         with (
             _keys(self._key),
@@ -116,11 +123,11 @@ class _Screen:
         try:
             overview = await self._look()
         except ReplicaError as error:
-            self._view = View(before.overview, None, before.sort, problem=str(error))
+            self._view = replace(before, rates=None, problem=str(error))
             return
         rates = rates_between(before.overview, overview, now - self._seen_at)
         self._seen_at = now
-        self._view = View(overview, rates, self._view.sort, paused=self._view.paused)
+        self._view = replace(self._view, overview=overview, rates=rates, problem="")
 
     def _show(self) -> None:
         if self._live is not None:
@@ -131,8 +138,7 @@ class _Screen:
             case "q":
                 self._ended.set()
             case "p":
-                view = self._view
-                self._view = View(view.overview, view.rates, view.sort, paused=not view.paused)
+                self._view = replace(self._view, paused=not self._view.paused)
             case "s":
                 self._view = self._view.sorted_next()
             case _:

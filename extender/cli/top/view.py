@@ -59,6 +59,19 @@ _WAITING: Final = {
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "HAND-OVER", "REASON"})
 """Columns that are cut on a narrow terminal. Numbers, and names that people need whole, are not."""
 _STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
+_TENANTS: Final = {
+    "TENANT": "tenant",
+    "POOL": "pool",
+    "VPODS": "vpods",
+    "GUARANTEE": "guarantee",
+    "LIMIT": "limit",
+    "SHARE": "share",
+    "USED": "usedSlots",
+    "BORROWED": "borrowedSlots",
+    "WAITS": "waitingSlots",
+}
+TENANT_ROWS_MAX: Final = 8
+"""Beside pools and pods; ``top tenants`` shows more."""
 RATES: Final = (
     ("decisions", "decisions"),
     ("binds", "binds"),
@@ -79,6 +92,7 @@ class View:
     paused: bool = False
     problem: str = ""
     interactive: bool = True
+    tenants_only: bool = False
 
     def sorted_next(self) -> "View":
         """The view in the next sort order."""
@@ -86,6 +100,9 @@ class View:
 
     def render(self, height: int) -> RenderableType:
         """Render for a terminal with that many rows."""
+        tenants = rows(self.overview, "tenants")
+        if self.tenants_only:
+            return Group(self._head(), self._tenants(tenants, max(ROWS_MIN, height - HEAD_ROWS)))
         pools, waiting = rows(self.overview, "pools"), rows(self.overview, "waiting")
         left = max(2 * ROWS_MIN, height - HEAD_ROWS - min(len(pools), POOL_ROWS_MAX))
         waiting_rows = min(len(waiting), max(ROWS_MIN, left // 2)) if waiting else 0
@@ -95,6 +112,8 @@ class View:
         ]
         pods = sort_pods(rows(self.overview, "pods"), self.sort)
         parts.append(self._pods(pods, max(ROWS_MIN, left - waiting_rows)))
+        if tenants:
+            parts.append(self._tenants(tenants, TENANT_ROWS_MAX))
         if waiting:
             parts.append(
                 _waiting(
@@ -148,6 +167,12 @@ class View:
             for row in pods[:shown]
         ]
         return _table(f"pods by {self.sort}", more, _PODS, listed, styles, hidden=self._one_pool())
+
+    def _tenants(self, tenants: Sequence[Row], shown: int) -> Table:
+        more = self._more("tenants", len(tenants), shown)
+        listed = [{**row, "waitingSlots": count(row, "waitingSlots")} for row in tenants[:shown]]
+        styles = ["yellow" if row["waitingSlots"] else "" for row in listed]
+        return _table("tenants, in slots", more, _TENANTS, listed, styles, hidden=self._one_pool())
 
     def _one_pool(self) -> frozenset[str]:
         """With one pool, the column POOL is not needed."""

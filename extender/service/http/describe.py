@@ -158,7 +158,7 @@ class _Page:
             "lastOrdinal": found.last_ordinal,
             "closedOrdinals": list(islice(bits(pool.closed), PODS_LISTED_MAX)),
             **pool_numbers(pool),
-            "expectedVReplicas": sum(vpod.vreplicas for vpod in pool.vpods.values()),
+            "expectedVReplicas": sum(vpod.asked for vpod in pool.vpods.values()),
             "unschedulable": dict(sorted(Counter(found.unschedulable.values()).items())),
             "podList": pod_list,
             "podsNotListed": len(pods) - len(listed_pods),
@@ -171,7 +171,7 @@ class _Page:
         explanation = self._explanation_of(key)
         return {
             "name": key,
-            "vreplicas": vpod.vreplicas,
+            "vreplicas": vpod.asked,
             "slotsPerVReplica": vpod.weight,
             **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
             "published": dict(vpod.placements),

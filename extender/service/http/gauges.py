@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.events import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.model.reasons import ConflictReason
@@ -102,7 +103,7 @@ def _add_queues(metrics: Metrics, parts: MeasuredParts) -> None:
         "unschedulable_vpods",
         "vpods that wait for room or for a change, by reason, of the pools that this replica leads",
         Label("reason", tuple(map(str, ConflictReason))),
-        lambda: _unschedulable(queues, leads, parts.history),
+        lambda: _unschedulable(queues, leads, parts.history, parts.caches.state),
         stability=Stability.BETA,
         like="scheduler_unschedulable_pods",
     )
@@ -128,9 +129,16 @@ def _oldest_s(queues: VPodQueues, leads: Callable[[str], bool]) -> float:
 
 
 def _unschedulable(
-    queues: VPodQueues, leads: Callable[[str], bool], history: DecisionHistory
+    queues: VPodQueues,
+    leads: Callable[[str], bool],
+    history: DecisionHistory,
+    state: ClusterState,
 ) -> dict[str, float]:
     found: Counter[str] = Counter()
+    for pool, known in state.pools.items():
+        # Those that wait for quota alone are not parked: nothing but their pool's tenancy helps.
+        if leads(pool) and (limited := set(known.over_quota()) - set(known.vpods_with_pending)):
+            found[str(ConflictReason.QUOTA_EXCEEDED)] += len(limited)
     for pool in queues:
         if leads(pool):
             for key in queues.of(pool).parked:

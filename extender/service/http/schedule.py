@@ -214,7 +214,7 @@ def _reply(decision: Decision) -> bytes:
         "left": decision.pending,
     }
     if decision.pending:
-        reason = decision.explanation.reason
+        reason = decision.explanation.told_reason
         # Without a reason, the rest has a place on a pod that is being bound.
         reply |= {"reason": str(reason)} if reason is not None else {}
         reply["retryAfterSeconds"] = RETRY_AFTER_S if reason is not None else RETRY_SOON_S

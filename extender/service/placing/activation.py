@@ -23,6 +23,7 @@ from extender.model.objects import (
     VPod,
     has_same_pods,
 )
+from extender.model.tenancy import VReplicaQuota
 from extender.service.placing.queue import VPodQueues
 from extender.service.watching.caches import Caches
 
@@ -43,6 +44,8 @@ class Activation:
         caches.pools.add_event_handler(self.pool_changed)
         caches.stateful_sets.add_event_handler(self.stateful_set_changed)
         caches.namespaces.add_event_handler(self.namespace_changed)
+        caches.quotas.add_event_handler(self.quota_changed)
+        caches.state.on_admitted = self.admitted
 
     def __len__(self) -> int:
         """Number of pools with vpods that minPodsPerVPod may have raised."""
@@ -57,7 +60,7 @@ class Activation:
         ):
             self._queues.of(old.pool).forget(old.key)
             left = self._caches.state.pools.get(old.pool)
-            if left is not None and left.claims_of(old.key):
+            if left is not None and (left.claims_of(old.key) or left.tenancy is not None):
                 self._queues.add(old.pool, old.key)
             self._queues.activate(old.pool)
         if new is None or not self._queues.serves(new.pool):
@@ -66,6 +69,8 @@ class Activation:
             self._queues.add(new.pool, new.key)
         elif old.placements != new.placements:
             self._queues.of(new.pool).diverged(new.key)
+            if sum(new.placements.values()) < sum(old.placements.values()):
+                self._look_at_admitted(new.pool)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, was bound, changed in a way that matters for placing, or went."""
@@ -87,6 +92,7 @@ class Activation:
                     queue.diverged(key)
         queue.activate()
         self._raise_targets(pool)
+        self._look_at_admitted(pod.pool)
 
     def _raise_targets(self, pool: PoolState) -> None:
         """The number of pods changed. Decide the vpods whose target minPodsPerVPod raises, even
@@ -176,6 +182,8 @@ class Activation:
         changed = new or old
         for queue in self._queues.values():
             queue.activate()
+        for key in list(self._caches.state.pools):
+            self._look_at_admitted(key)
         for key, pool in self._caches.state.pools.items():
             selector = (
                 pool.adapter_pool.namespace_selector if pool.adapter_pool is not None else None
@@ -191,6 +199,26 @@ class Activation:
             for vpod in pool.vpods.values():
                 if vpod.namespace == changed.name:
                     self._queues.add(key, vpod.key)
+
+    def quota_changed(self, old: VReplicaQuota | None, new: VReplicaQuota | None) -> None:
+        """A quota came, changed or went. ``admitted`` queues the vpods of which its pool admits
+        more or less now.
+        """
+        for pool in dict.fromkeys(quota.pool for quota in (old, new) if quota is not None):
+            self._look_at_admitted(pool)
+
+    def admitted(self, pool: str, vpod: str) -> None:
+        """A pool admits more or fewer vreplicas of a vpod than before."""
+        if self._queues.serves(pool):
+            self._queues.add(pool, vpod)
+
+    def _look_at_admitted(self, pool: str) -> None:
+        """Have a pool find out what it admits now. It does so whenever somebody reads its vpods,
+        and after some changes nobody else would.
+        """
+        state = self._caches.state.pools.get(pool)
+        if state is not None and state.tenancy is not None and self._queues.serves(pool):
+            len(state.vpods)
 
     def add_all(self, pool: str) -> None:
         """Decide again every vpod of a pool, and every key in its ledgers."""

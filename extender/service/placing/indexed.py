@@ -204,7 +204,7 @@ def _at_rest(state: PoolState, vpod: str, told: Mapping[str, _Told]) -> dict[str
     return indexes_at_rest(
         {name: told[name].indexes for name in first},
         {name: _placed(claim) for name, claim in state.claims_of(vpod).items()},
-        known.vreplicas if known is not None else 0,
+        known.asked if known is not None else 0,
     )
 
 

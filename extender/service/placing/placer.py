@@ -259,7 +259,8 @@ class Placer:
         return decision
 
     def _decided(self, pool: PoolState, key: str) -> tuple[Cause, Decision]:
-        vpod = self._watched(pool, key) or pool.vpods.get(key)
+        watched = self._watched(pool, key)
+        vpod = pool.admitted(watched) if watched is not None else pool.vpods.get(key)
         if vpod is None:
             return Cause.GONE, release_all(pool, key)
         self._take_back(pool, key)
@@ -353,7 +354,7 @@ class Placer:
             allowed = self._caches.state.selects(vpod.pool, vpod)
             # Only the caller can publish a move, so vreplicas may leave closed pods now, when it
             # asks.
-            decided = place(pool, vpod, allowed=allowed, leave_closed=True)
+            decided = place(pool, pool.admitted(vpod), allowed=allowed, leave_closed=True)
             self.on_decided(Cause.SCHEDULE, decided)
             (decision,), committed = await self._carry_out(vpod.pool, [decided])
             if (why := committed.failed.get(vpod.key)) is not None:
@@ -366,7 +367,7 @@ class Placer:
             self._vpod_events.moved(pool, decision)
             self.external_vpods.note_answer(vpod, covered)
             self._lower_later(pool, vpod.key, covered)
-            left = max(0, decision.explanation.wanted - sum(covered.values()))
+            left = max(0, decision.explanation.asked - sum(covered.values()))
             return decision._replace(target=covered, pending=left)
 
     def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
@@ -427,6 +428,7 @@ class Placer:
             for owner, key in pool.owners():
                 if _is_placers(owner):
                     pool.release(owner, key)
+                    pool.reconsider(key)
 
     def _lock(self, pool: str) -> asyncio.Lock:
         return self._locks.setdefault(pool, asyncio.Lock())

@@ -47,13 +47,10 @@ class VPodEvents:
         if vpod is None:
             return
         note = decision.explanation.outcome()
-        if not decision.explanation.is_satisfied:
-            self._event(
-                vpod,
-                EventReason.FAILED_SCHEDULING,
-                note,
-                cause=str(decision.explanation.reason or ""),
-            )
+        explanation = decision.explanation
+        if explanation.exceeds_quota or not explanation.is_satisfied:
+            cause = str(explanation.told_reason or "")
+            self._event(vpod, EventReason.FAILED_SCHEDULING, note, cause=cause)
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
             self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")

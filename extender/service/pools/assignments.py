@@ -201,7 +201,7 @@ class AssignmentWriter:
             before,
             (pod.key, pod.uid),
             pod.ledger,
-            {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
+            {key: vpods[key].asked for key in pod.ledger if key in vpods},
             partial(self._epochs.next, parse_version(pod.resource_version) or 0),
             partial(self._hand_overs.instruct, pod),
             lease_s=pool.lease_s if pool is not None else 0,

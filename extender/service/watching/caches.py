@@ -1,9 +1,9 @@
 """``Caches``: what the service knows of the cluster, and the state derived from it.
 
 Two assume caches (adapter pods, vpods) hold objects that the service also writes. Nodes,
-namespaces, StatefulSets and pools are only read. ``external_vpods`` are those that callers have
-asked for. Each change goes first to ``ClusterState`` and
-then to the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
+namespaces, StatefulSets, pools and quotas are only read. ``external_vpods`` are those that callers
+have asked for. Each change goes first to ``ClusterState`` and then to the other handlers, in one
+synchronous step, so no task sees a cache and the state disagree.
 The other handlers must not rely on each other's order.
 """
 
@@ -16,9 +16,10 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.objects import AdapterPool, Namespace, Node, StatefulSet
+from extender.model.tenancy import VReplicaQuota
 from extender.service.watching.external_vpods import ExternalVPods
 
-T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool)
+T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool, VReplicaQuota)
 OnChange = Callable[[T | None, T | None], None]
 
 
@@ -105,6 +106,7 @@ class Caches:
         self.namespaces: ReadCache[Namespace] = ReadCache(self.state.namespace_changed)
         self.stateful_sets: ReadCache[StatefulSet] = ReadCache(self.state.stateful_set_changed)
         self.pools: ReadCache[AdapterPool] = ReadCache(self.state.adapter_pool_changed)
+        self.quotas: ReadCache[VReplicaQuota] = ReadCache(self.state.quota_changed)
 
     def serves(self, namespace: str) -> bool:
         """Whether this installation serves the pools of a namespace (``pools.namespaces``). It

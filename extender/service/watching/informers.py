@@ -27,6 +27,7 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
+    VREPLICAQUOTAS,
     Api,
     ApiError,
     ListOptions,
@@ -35,10 +36,11 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import DEFAULTS, Reflector, ReflectorSettings
 from extender.kube.sink import DecodedListing
 from extender.kube.troubles import Troubles
 from extender.model import decode
+from extender.model.decode_tenancy import quota_from
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
 from extender.model.objects import VPod
@@ -186,9 +188,12 @@ class Informers:
         troubles = Troubles()
 
         def reflector(
-            resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE
+            resource: Resource,
+            sink: CacheSink[T],
+            options: ListOptions = EVERYWHERE,
+            settings: ReflectorSettings = DEFAULTS,
         ) -> Reflector:
-            made = Reflector(api, resource, sink, rng=rng, options=options)
+            made = Reflector(api, resource, sink, rng=rng, options=options, settings=settings)
             made.troubles = troubles
             return made
 
@@ -221,6 +226,12 @@ class Informers:
                 CacheSink(decode.stateful_set_from, caches.stateful_sets, keeps=serves),
             ),
             reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools, keeps=serves)),
+            # A cluster may have the CRDs of an earlier version.
+            reflector(
+                VREPLICAQUOTAS,
+                CacheSink(quota_from, caches.quotas, keeps=serves_pool_of),
+                settings=ReflectorSettings(may_be_absent=True),
+            ),
         ]
         self._caches = caches
         self._rounds = CatchUpRounds()

@@ -20,9 +20,11 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
+    VREPLICAQUOTAS,
     Api,
     ApiError,
     ListOptions,
+    NotFound,
     Resource,
 )
 from extender.kube.first_errors import listing_trouble
@@ -31,7 +33,7 @@ from extender.model.names import POOL_LABEL
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import Informers
 
-KINDS: Final = (NODES, NAMESPACES, STATEFULSETS, ADAPTERPOOLS, VPODS, PODS)
+KINDS: Final = (NODES, NAMESPACES, STATEFULSETS, ADAPTERPOOLS, VREPLICAQUOTAS, VPODS, PODS)
 LOOK_EVERY_S: Final = 0.2
 
 
@@ -74,5 +76,8 @@ async def _probe(api: Api, resource: Resource) -> None:
     options = ListOptions(label_selector=POOL_LABEL) if resource is PODS else EVERYWHERE
     try:
         await api.list_page(resource, options, limit=1)
+    except NotFound as error:
+        if resource is not VREPLICAQUOTAS:  # the cluster may have the CRDs of an earlier version
+            raise NotReadable(listing_trouble(resource, error).line) from error
     except ApiError as error:
         raise NotReadable(listing_trouble(resource, error).line) from error

@@ -87,6 +87,8 @@ def snapshot_of(state: ClusterState) -> Iterator[EntryContent]:
     yield from (Put(stateful_set) for stateful_set in state.stateful_sets.values())
     pools = list(state.pools.values())
     yield from (Put(pool.adapter_pool) for pool in pools if pool.adapter_pool is not None)
+    for quotas in state.quotas.values():
+        yield from map(Put, quotas.values())
     for pool in pools:
         yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
         yield from map(Put, pool.unowned_pods.values())

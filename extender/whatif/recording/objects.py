@@ -12,6 +12,7 @@ from typing import Final
 
 from extender.engine.state.state_observer import Recorded
 from extender.model import decode, names
+from extender.model.decode_tenancy import quota_from
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import encode_ledger
 from extender.model.node_fit import NodeFit, NodeRequirement
@@ -29,6 +30,7 @@ from extender.model.objects import (
     split_key,
 )
 from extender.model.reading import Json, mapping, text
+from extender.model.tenancy import VReplicaQuota
 
 Manifest = dict[str, object]
 
@@ -42,6 +44,7 @@ _READERS: Final[Mapping[str, Callable[[Json], Recorded]]] = {
     "StatefulSet": decode.stateful_set_from,
     "AdapterPool": decode.pool_from,
     "Pod": decode.pod_from,
+    "VReplicaQuota": quota_from,
     "VPod": decode.vpod_from,
 }
 KINDS: Final = tuple(_READERS)
@@ -57,20 +60,25 @@ def put_of(obj: Recorded) -> Manifest:
     """The object as it is recorded: ``put`` has its manifest. Beside it stands what a manifest
     cannot say: that a pod's node is not confirmed yet, and the kind and group of a vpod.
     """
+    put: Manifest
+    beside: Manifest = {}
     match obj:
         case AdapterPod():
-            return {"put": _pod(obj), **({"assumed": True} if obj.assumed else {})}
+            put, beside = _pod(obj), {"assumed": True} if obj.assumed else {}
         case AdapterPool():
-            return {"put": _pool(obj)}
+            put = _pool(obj)
         case Namespace():
             metadata = _metadata("", obj.name, obj.uid, labels=obj.labels)
-            return {"put": {"kind": "Namespace", "metadata": metadata}}
+            put = {"kind": "Namespace", "metadata": metadata}
         case Node():
-            return {"put": _node(obj)}
+            put = _node(obj)
         case StatefulSet():
-            return {"put": _stateful_set(obj)}
+            put = _stateful_set(obj)
+        case VReplicaQuota():
+            put = _quota(obj)
         case VPod():
-            return {"put": _vpod(obj), **({"source": obj.source} if obj.source else {})}
+            put, beside = _vpod(obj), {"source": obj.source} if obj.source else {}
+    return {"put": put, **beside}
 
 
 def object_from(put: Json) -> Recorded:
@@ -258,11 +266,30 @@ def _pool(pool: AdapterPool) -> Manifest:
     spec |= {"capacities": dict(pool.capacities)} if pool.capacities else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector
+    if (tenancy := pool.tenancy) is not None:
+        spec["tenancy"] = {
+            "defaultGuarantee": tenancy.default_guarantee,
+            **(
+                {"defaultLimit": tenancy.default_limit} if tenancy.default_limit is not None else {}
+            ),
+            "weights": dict(tenancy.weights),
+            **({"tenantLabel": tenancy.tenant_label} if tenancy.tenant_label else {}),
+        }
     metadata = _metadata(
         pool.namespace, pool.name, pool.uid, generation=pool.generation, deleting=pool.deleting
     )
     metadata |= {"creationTimestamp": pool.created_at} if pool.created_at else {}
     return {"kind": "AdapterPool", "metadata": metadata, "spec": spec}
+
+
+def _quota(quota: VReplicaQuota) -> Manifest:
+    namespace, name = split_key(quota.pool)
+    spec: Manifest = {"poolRef": {"namespace": namespace, "name": name}}
+    spec |= {"guarantee": quota.guarantee} if quota.guarantee is not None else {}
+    spec |= {"limit": quota.limit} if quota.limit is not None else {}
+    metadata = _metadata(quota.namespace, quota.name, quota.uid, generation=quota.generation)
+    metadata |= {"creationTimestamp": quota.created_at} if quota.created_at else {}
+    return {"kind": "VReplicaQuota", "metadata": metadata, "spec": spec}
 
 
 def _selector(selector: LabelSelector) -> Manifest:
@@ -281,11 +308,12 @@ def _vpod(vpod: VPod) -> Manifest:
     )
     spec: Manifest = {
         "poolRef": {"namespace": namespace, "name": name},
-        "vreplicas": vpod.vreplicas,
+        "vreplicas": vpod.asked,
     }
     spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
     spec |= {"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}
     status |= {"observedGeneration": vpod.observed_generation} if vpod.observed_generation else {}
+    metadata |= {"creationTimestamp": vpod.created_at} if vpod.created_at else {}
     return {"kind": "VPod", "metadata": metadata, "spec": spec, "status": status}

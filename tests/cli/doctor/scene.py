@@ -148,7 +148,8 @@ class Scene:
     @staticmethod
     def crds() -> list[Obj]:
         return [
-            copy.deepcopy(*manifests(f"crds/{name}.yaml")) for name in ("vpods", "adapterpools")
+            copy.deepcopy(*manifests(f"crds/{name}.yaml"))
+            for name in ("vpods", "adapterpools", "vreplicaquotas")
         ]
 
     def items(self, plural: str) -> list[Obj]:

@@ -121,7 +121,7 @@ def vpod_record(vpod: VPod) -> Record:
     """What a vpod wants and has published."""
     published = sum(vpod.placements.values())
     return {
-        "wanted": vpod.vreplicas,
+        "wanted": vpod.asked,
         "weight": vpod.weight,
         "published": published,
         "waits": _why_it_waits(vpod, published),
@@ -133,10 +133,10 @@ def _why_it_waits(vpod: VPod, published: int) -> str:
         if (
             condition.type == SCHEDULED
             and condition.status == "False"
-            and (published < vpod.vreplicas or condition.reason == ConflictReason.POOL_NOT_FOUND)
+            and (published < vpod.asked or condition.reason == ConflictReason.POOL_NOT_FOUND)
         ):
             return f"{condition.reason}: {condition.message}"[:TEXT_CHARS_MAX]
-    return "not decided yet" if published < vpod.vreplicas else ""
+    return "not decided yet" if published < vpod.asked else ""
 
 
 def node_record(node: Node) -> Record:
