@@ -1,5 +1,5 @@
-"""What the webhook knows: pools, vpods and namespaces. A reflector feeds each cache, and reads do
-not wait.
+"""What the webhook knows: pools, quotas, vpods and namespaces. A reflector feeds each cache, and
+reads do not wait.
 
 A review must be answered within 3 s while a user waits. So it is answered from memory, which is as
 old as the watches (milliseconds), and does not ask the API server. (Only an eviction does, see
@@ -11,12 +11,13 @@ affected.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from extender.kube.api import (
     ADAPTERPOOLS,
     NAMESPACES,
     VPODS,
+    VREPLICAQUOTAS,
     Obj,
     Resource,
     WatchEvent,
@@ -24,9 +25,11 @@ from extender.kube.api import (
 )
 from extender.kube.sink import DecodedListing
 from extender.model.decode import namespace_from, pool_from, vpod_from
+from extender.model.decode_tenancy import quota_from
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPool, Namespace, VPod
 from extender.model.reading import key_of
+from extender.model.tenancy import VReplicaQuota
 
 _log: Final = logging.getLogger(__name__)
 
@@ -101,6 +104,14 @@ class ObjectStore(Generic[T]):
         self._undecodable.discard(decoded.key)
 
 
+AnyStore: TypeAlias = (
+    ObjectStore[AdapterPool]
+    | ObjectStore[VPod]
+    | ObjectStore[Namespace]
+    | ObjectStore[VReplicaQuota]
+)
+
+
 class WebhookCaches:
     """All caches: the ``View`` that stamping and validation read."""
 
@@ -108,13 +119,17 @@ class WebhookCaches:
         self.pools = ObjectStore("AdapterPool", pool_from)
         self.vpods = ObjectStore("VPod", vpod_from)
         self.namespaces = ObjectStore("Namespace", namespace_from)
+        self.quotas = ObjectStore("VReplicaQuota", quota_from)
 
     @property
-    def sinks(
-        self,
-    ) -> Mapping[Resource, ObjectStore[AdapterPool] | ObjectStore[VPod] | ObjectStore[Namespace]]:
+    def sinks(self) -> Mapping[Resource, AnyStore]:
         """The resources to reflect -> their caches."""
-        return {ADAPTERPOOLS: self.pools, VPODS: self.vpods, NAMESPACES: self.namespaces}
+        return {
+            ADAPTERPOOLS: self.pools,
+            VPODS: self.vpods,
+            NAMESPACES: self.namespaces,
+            VREPLICAQUOTAS: self.quotas,
+        }
 
     @property
     def synced(self) -> bool:

@@ -30,10 +30,10 @@ from typing import Final
 
 import uvloop
 
-from extender.kube.api import Api
+from extender.kube.api import VREPLICAQUOTAS, Api
 from extender.kube.client import KubeApi
 from extender.kube.first_errors import describe_error
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import Reflector, ReflectorSettings
 from extender.kube.serving.sockets import host_port
 from extender.kube.serving.tls import CertificateFiles
 from extender.kube.troubles import Troubles
@@ -76,7 +76,10 @@ class Webhook:
     def _new_reflectors(self) -> list[Reflector]:
         troubles, made = Troubles(), []
         for resource, sink in self._caches.sinks.items():
-            reflector = Reflector(self._api, resource, sink, rng=random.Random())
+            # A cluster may have the CRDs of an earlier version.
+            settings = ReflectorSettings(may_be_absent=resource is VREPLICAQUOTAS)
+            rng = random.Random()
+            reflector = Reflector(self._api, resource, sink, rng=rng, settings=settings)
             reflector.troubles = troubles
             made.append(reflector)
         return made

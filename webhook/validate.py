@@ -1,7 +1,7 @@
 """What ``/validate`` refuses: a pure function of one request, the caches and the configured rules.
 
 It checks only what schema and CEL rules cannot see: who writes (pods), and other objects
-(AdapterPools, VPods).
+(AdapterPools, VPods, and VReplicaQuotas in ``webhook.validate_quotas``).
 
 Pods: a user who could write the ledger and slots annotations could make the scheduler believe
 anything about a pod, so only the service's own account may. An update that leaves them alone, such
@@ -34,6 +34,7 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model import names
 from extender.model.counted import counted
 from extender.model.decode import is_true, pool_from, vpod_from
+from extender.model.decode_tenancy import quota_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_amounts, ledger_slots
 from extender.model.objects import AdapterPool, VPod, object_key
@@ -43,6 +44,7 @@ from extender.model.safe_repr import safe_repr
 from webhook.caches import WebhookCaches
 from webhook.mutate import pool_name_of
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
+from webhook.validate_quotas import pool_warning, quota_problems, vpod_problem
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
 DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
@@ -85,7 +87,7 @@ def validate(request: AdmissionRequest, view: WebhookCaches, rules: Rules) -> Ve
             return _pod(request, request.object, view, rules)
         case ("apps", "statefulsets", "scale"):
             return _scale(request, view, rules)
-        case (names.GROUP, "adapterpools" | "vpods", ""):
+        case (names.GROUP, "adapterpools" | "vpods" | "vreplicaquotas", ""):
             return _custom_resource(request, request.object, view, rules)
         case _:
             return ALLOWED
@@ -228,6 +230,10 @@ def _custom_resource(
         if request.resource == "vpods":
             subject = "VPod"
             _vpod(vpod_from(obj), _decoded(vpod_from, old), view, findings)
+        elif request.resource == "vreplicaquotas":
+            subject = "VReplicaQuota"
+            quota, before = quota_from(obj), _decoded(quota_from, old)
+            findings = _Findings(*quota_problems(quota, before, view))
         else:
             subject = "AdapterPool"
             pool = pool_from(obj)
@@ -278,6 +284,8 @@ def _pool(
             f"spec.capacities lacks, or more of it than a pod has: "
             f"{'it' if misfits == 1 else 'they'} cannot be placed; their conditions tell which"
         )
+    if warning := pool_warning(new, view):
+        findings.warnings.append(warning)
 
 
 def _deleted_pool(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
@@ -338,7 +346,7 @@ def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings)
         return
     if (
         old is None or joins or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
-    ) and (problem := pool.misfit(new)):
+    ) and (problem := pool.misfit(new) or vpod_problem(new, pool, view)):
         findings.problems.append(problem)
 
 

@@ -208,7 +208,7 @@ class TestAdmission:
             [writer] = DEFAULT_WRITERS
             assert condition["expression"] == f"request.userInfo.username == '{writer}'"
         else:
-            assert resources == {"adapterpools", "vpods"}
+            assert resources == {"adapterpools", "vpods", "vreplicaquotas"}
 
     def test_pods_are_stamped_again_when_another_webhook_changes_them(self):
         [webhook] = CONFIGURATIONS[0]["webhooks"]

@@ -85,6 +85,17 @@ def a_vpod_object(
     }
 
 
+def a_quota_object(
+    namespace: str = "tenant-a", name: str = "quota", *, pool: str = "dispatcher", **spec: Any
+) -> Obj:
+    return {
+        "apiVersion": "vreplica.dev/v1alpha1",
+        "kind": "VReplicaQuota",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"poolRef": {"namespace": NS, "name": pool}, **spec},
+    }
+
+
 def a_namespace(name: str, **labels: str) -> Obj:
     return {"metadata": {"name": name, "labels": labels}}
 
@@ -94,12 +105,14 @@ def caches(
     pools: Sequence[Obj] = (),
     vpods: Sequence[Obj] = (),
     namespaces: Sequence[Obj] = (),
+    quotas: Sequence[Obj] = (),
     synced: bool = True,
 ) -> WebhookCaches:
     """Caches that hold these objects."""
     result = WebhookCaches()
     give_list(result.pools, pools, "1")
     give_list(result.vpods, vpods, "1")
+    give_list(result.quotas, quotas, "1")
     if synced:
         give_list(result.namespaces, namespaces, "1")
     return result

@@ -53,7 +53,11 @@ def test_they_guard_what_validate_guards_on_every_way_in():
     ledger, bindings = POLICIES["vreplica-ledger"], POLICIES["vreplica-ledger-in-bindings"]
     assert {"pods", "pods/status"} < resources(ledger)
     assert resources(bindings) == {"pods/binding", "bindings"}
-    assert resources(POLICIES["vreplica-statuses"]) == {"vpods/status", "adapterpools/status"}
+    assert resources(POLICIES["vreplica-statuses"]) == {
+        "vpods/status",
+        "adapterpools/status",
+        "vreplicaquotas/status",
+    }
     for policy in (ledger, bindings):
         text = json.dumps(policy)
         assert all(f"'{key}'" in text for key in GUARDED_ANNOTATIONS)

@@ -186,7 +186,7 @@ namespaceSelector:
 {{- with include "vreplica.poolNamespaces" . -}}
 - name: of-a-pool-that-is-served
   expression: >-
-    (request.resource.resource == 'vpods' ? object.spec.poolRef.?namespace.orValue(request.namespace) :
+    (request.resource.resource != 'adapterpools' ? object.spec.poolRef.?namespace.orValue(request.namespace) :
     request.namespace) in {{ . }}
 {{- end -}}
 {{- end -}}
