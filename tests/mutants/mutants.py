@@ -14,6 +14,7 @@ from tests.mutants.indexed import INDEXED
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
+from tests.mutants.tenancy import TENANCY
 from tests.mutants.writing import COMMITTER, LOOPS
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -33,4 +34,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *EVICTIONS,
     *ROLLOUTS,
     *MAX_UNAVAILABLE,
+    *TENANCY,
 )

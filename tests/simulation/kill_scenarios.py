@@ -23,6 +23,7 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
+    VREPLICAQUOTAS,
     Obj,
     Resource,
     TooManyRequests,
@@ -287,6 +288,21 @@ async def _share(run: Run) -> None:
     await run.settled()
 
 
+async def _limit(run: Run) -> None:
+    """A tenant gets its limit, then more, then less; the pool cannot have what both ask for."""
+    spec = {"poolRef": {"namespace": NS, "name": NAME}, "limit": 3}
+    quota = {"metadata": {"name": "quota"}, "spec": spec}
+    await run.world.cluster.create(VREPLICAQUOTAS, TENANTS[0], quota)
+    run.arm()
+    await run.start()
+    await run.vpods(6, 9, weights=(1,))
+    await run.settled()
+    for limit in (8, 2):
+        await run.patch(VREPLICAQUOTAS, "quota", {"spec": {"limit": limit}}, TENANTS[0])
+        await run.settled()
+    await asyncio.sleep(5.0)
+
+
 async def _repair(run: Run) -> None:
     """Pods slip past the webhook, and ledgers become unreadable: of a pod that holds nothing, and
     of one that does.
@@ -507,6 +523,11 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario("lease taken", _lease_taken),
         Scenario(
             "share", _share, Scale(nodes=3, slots_per_pod=5, replicas=0, pools=({},) * 3, buckets=2)
+        ),
+        Scenario(
+            "limit",
+            _limit,
+            Scale(nodes=3, slots_per_pod=5, replicas=0, max_pods=2, pools=({"tenancy": {}},)),
         ),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),

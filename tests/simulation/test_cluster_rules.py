@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.kube.api import ADAPTERPOOLS, CRDS, Invalid, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, CRDS, VREPLICAQUOTAS, Invalid, Obj, PatchType
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.rules import RULES
 from tests.simulation.cluster_scene import NS, a_cluster
@@ -79,6 +79,16 @@ def a_source(**fields: object) -> Obj:
             {"scaling": {"announcedReplicas": 2}},
             "spec.scaling.announcedReplicas: Invalid value: announcedReplicas needs mode External",
             id="an announcement to nobody",
+        ),
+        pytest.param(
+            {"tenancy": {"defaultGuarantee": 3, "defaultLimit": 2}},
+            "spec.tenancy.defaultGuarantee: Invalid value: defaultGuarantee must not be more than",
+            id="a guarantee beyond the limit",
+        ),
+        pytest.param(
+            {"maxPods": 2, "tenancy": {"defaultGuarantee": 11}},
+            "spec.tenancy.defaultGuarantee: Invalid value: the pool can never have so many slots",
+            id="a guarantee beyond the pool",
         ),
         pytest.param(
             {"namespaceSelector": SELECTOR},
@@ -159,3 +169,12 @@ async def test_what_is_stored_already_is_not_held_to_a_rule_that_came_later():
     await cluster.patch(ADAPTERPOOLS, NS, "p", labels, patch_type=PatchType.MERGE)
     with pytest.raises(Invalid):
         await _patch(cluster, slotsPerPod=6)
+
+
+async def test_a_quota_whose_guarantee_is_beyond_its_limit_is_invalid():
+    cluster = await with_pools()
+    spec = {"poolRef": {"name": "p"}, "guarantee": 3, "limit": 2}
+    with pytest.raises(
+        Invalid, match=r"spec\.guarantee: Invalid value: guarantee must not be more"
+    ):
+        await cluster.create(VREPLICAQUOTAS, NS, {"metadata": {"name": "q"}, "spec": spec})

@@ -130,7 +130,7 @@ def test_a_service_that_is_broken_on_purpose_is_shown_by_a_few_events(
         )
         if any("I2" in problem for problem in simulate(trial).problems)
     )
-    shorter = shrink(failing, trials_max=25)
+    shorter = shrink(failing, trials_max=60)
     assert shorter is not None
     assert any("I2" in problem for problem in shorter.problems)
     assert len(shorter.events) <= 10

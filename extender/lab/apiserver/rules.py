@@ -76,6 +76,18 @@ def _load_is_balanced(spec: Mapping[str, Any], _old: object) -> bool:
     return "loadSource" not in spec or "load" in spec.get("rebalance", {})
 
 
+def _guarantee_within(limit: str, guarantee: str) -> Rule:
+    def holds(spec: Mapping[str, Any], _old: object) -> bool:
+        return limit not in spec or spec.get(guarantee, 0) <= spec[limit]
+
+    return holds
+
+
+def _guarantee_fits(spec: Mapping[str, Any], _old: object) -> bool:
+    guarantee = spec.get("tenancy", {}).get("defaultGuarantee", 0)
+    return "maxPods" not in spec or bool(guarantee <= spec["maxPods"] * spec["slotsPerPod"])
+
+
 def _target_at_least(target: float, _old: object) -> bool:
     return target >= 1.05
 
@@ -85,6 +97,14 @@ def _announced_to_others(scaling: Mapping[str, Any], _old: object) -> bool:
 
 
 RULES: Final[Mapping[str, Rule]] = {
+    "!has(self.defaultLimit) || self.defaultGuarantee <= self.defaultLimit": _guarantee_within(
+        "defaultLimit", "defaultGuarantee"
+    ),
+    "!has(self.guarantee) || !has(self.limit) || self.guarantee <= self.limit": _guarantee_within(
+        "limit", "guarantee"
+    ),
+    "!has(self.tenancy) || !has(self.tenancy.defaultGuarantee) || !has(self.maxPods) "
+    "|| self.tenancy.defaultGuarantee <= self.maxPods * self.slotsPerPod": _guarantee_fits,
     "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
     "self >= 1.05": _target_at_least,

@@ -224,6 +224,7 @@ class LocalSystem:
         for name in (
             "crds/adapterpools.yaml",
             "crds/vpods.yaml",
+            "crds/vreplicaquotas.yaml",
             "base/webhook-configurations.yaml",
         ):
             documents = deepcopy(manifests(name))

@@ -55,6 +55,7 @@ from extender.lab.simulation.checkers.overcommit import OvercommitChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
 from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
 from extender.lab.simulation.checkers.settled import Stored
+from extender.lab.simulation.checkers.tenancy import TenancyChecker
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, POOL, Pod, VPod, read_pod, read_vpod
 from extender.lab.simulation.world.streams import read_stream
 from extender.model.names import EVICTING_ANNOTATION
@@ -108,7 +109,8 @@ class Checkers:
         self._coverage = CoverageChecker(context)
         self._scale_down = ScaleDownChecker(context)
         self._honesty = HonestyChecker(context)
-        self._moves = MoveChecker(context, self._budgets)
+        self.tenancy = TenancyChecker(context)
+        self._moves = MoveChecker(context, self._budgets, self.tenancy)
         self._reporting = ReportingChecker(context)
         self._assignments = AssignmentChecker(context)
         self.exclusive = ExclusiveChecker(context)
@@ -123,6 +125,7 @@ class Checkers:
             "vpods": partial(self._vpod_changed, read_vpod),
             "streams": partial(self._vpod_changed, read_stream),
             "adapterpools": self._pool_changed,
+            "vreplicaquotas": self.tenancy.quota_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._causes.node_changed,
             "namespaces": self._causes.namespace_changed,
@@ -136,6 +139,7 @@ class Checkers:
             *self.stored.differences(),
             *load_differences(self.pools, self.pods.values()),
             *self._assignments.differences(),
+            *self.tenancy.differences(),
         ]
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
@@ -179,6 +183,7 @@ class Checkers:
 
     def _pool_changed(self, before: Obj | None, after: Obj | None) -> None:
         self._causes.pool_changed(before, after)
+        self.tenancy.pool_changed(before, after)
         self.max_unavailable.pool_changed((after or before or {})["metadata"]["name"])
 
     def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
@@ -290,6 +295,7 @@ class Checkers:
         self._overcommit.status_written(old, new)
         if not was_edited:
             self._honesty.check_allowed(old, new)
+            self.tenancy.check_limit(old, new)
         self._moves.check(old, new, was_edited=was_edited)
         if not was_edited:
             self.handovers.check_status(old, new)

@@ -12,6 +12,7 @@ from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.checkers.evenness import EVEN, allocated, is_better
 from extender.lab.simulation.checkers.presence import ROUNDED_S, Presence
+from extender.lab.simulation.checkers.tenancy import TenancyChecker
 from extender.lab.simulation.world.configuration import LEAST_ALLOCATED
 from extender.lab.simulation.world.facts import (
     REPORT_CHARS_MAX,
@@ -56,8 +57,9 @@ def _taken_off(old: VPod, new: VPod) -> Iterator[tuple[str, int]]:
 class MoveChecker(Checker):
     """Checks statuses when they are written. ``made`` counts moved vreplicas by reason."""
 
-    def __init__(self, context: CheckerContext, budgets: Budgets) -> None:
+    def __init__(self, context: CheckerContext, budgets: Budgets, tenancy: TenancyChecker) -> None:
         super().__init__(context)
+        self._tenancy = tenancy
         self._late_s = context.circumstances.late_s
         self.presence = Presence(context.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
@@ -87,6 +89,8 @@ class MoveChecker(Checker):
         excused = cut or was_edited or self._excuses.holds(f"weight {new.key}")
         made: list[ReportedMove] = []
         surplus = max(0, old.total - new.wanted)
+        if new.total < old.total and self._tenancy.may_lose(new):
+            surplus = old.total - new.total
         for name, taken in _taken_off(old, new):
             moves = [move for move in reported if move.from_pod == name]
             # A new report counts first, and the rest may be surplus. If the report is an old one,

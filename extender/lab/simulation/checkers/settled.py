@@ -8,6 +8,8 @@ from typing import Final
 
 from extender.lab.simulation.world.facts import SHARE_BYTES_MAX, TENANT_BYTES_MAX, Pod, Pool, VPod
 
+PLACED: Final = ("True", "AllPlaced")
+EXCEEDED: Final = ("False", "QuotaExceeded")
 _UNSERVED: Final = {"NodeLost", "PodTerminating", "PodNotReady"}
 """Reasons of Available that blame a pod."""
 
@@ -246,6 +248,8 @@ class Stored:
             found.append(
                 f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}"
             )
+        if vpod.condition == EXCEEDED and pool.tenancy is not None:
+            return found  # the checker of tenancy judges whether it must wait
         if vpod.total > pool.most(vpod) or (vpod.total < vpod.wanted and self._has_room(vpod)):
             found.append(
                 f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: "

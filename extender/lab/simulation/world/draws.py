@@ -76,6 +76,18 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
     if "narrowing" in parts:
         scale = replace(scale, narrow_to=rng.randint(1, 3))
     scale = replace(scale, take_turns="takeTurns" in parts)
+    scale = _with_parts_of_pools(scale, rng, parts, seed)
+    if "longNames" in parts:
+        node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
+        slots = scale.slots_per_pod * SLOTS_FACTOR
+        scale = replace(scale, long_names=True, slots_per_pod=slots, node_slots=node_slots)
+    return scale
+
+
+def _with_parts_of_pools(
+    scale: Scale, rng: random.Random, parts: frozenset[str], seed: int
+) -> Scale:
+    """Return the world with the parts that are in the specs of its pools."""
     if "descheduling" in parts:
         pools = tuple({**pool, "descheduling": DESCHEDULING} for pool in scale.pools)
         scale = replace(scale, pools=pools)
@@ -83,16 +95,10 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         pools = tuple(_with_dimensions(pool, rng) for pool in scale.pools)
         scale = replace(scale, dimensions=True, pools=pools)
     if "handoff" in parts:
-        dice = random.Random(f"{seed}/handoff")
-        pools = tuple({"handoff": _drawn_handoff(dice), **pool} for pool in scale.pools)
-        dice = random.Random(f"{seed}/exclusive")
-        pools = tuple(_perhaps_exclusive(pool, dice) for pool in pools)
-        dice = random.Random(f"{seed}/indexed")
-        pools = tuple(_perhaps_indexed(pool, dice) for pool in pools)
-        dice = random.Random(f"{seed}/rollout")
-        pools = tuple(_with_rollout(pool, dice) for pool in pools)
-        dice = random.Random(f"{seed}/maxUnavailable")
-        pools = tuple(_with_max_unavailable(pool, dice) for pool in pools)
+        scale = replace(scale, pools=_with_handoff(scale.pools, seed))
+    if "tenancy" in parts:
+        dice = random.Random(f"{seed}/tenancy")
+        pools = tuple({"tenancy": drawn_tenancy(dice), **pool} for pool in scale.pools)
         scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
@@ -103,11 +109,22 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
     if "ownProfiles" in parts:
         pools = tuple({**pool, "profile": rng.choice(OWN_PROFILES)} for pool in scale.pools)
         scale = replace(scale, pools=pools, own_profiles=True)
-    if "longNames" in parts:
-        node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
-        slots = scale.slots_per_pod * SLOTS_FACTOR
-        scale = replace(scale, long_names=True, slots_per_pod=slots, node_slots=node_slots)
     return scale
+
+
+def _with_handoff(pools: Iterable[Mapping[str, Any]], seed: int) -> tuple[Obj, ...]:
+    """Return the pools with adapters that are told their shares, in all ways that there are."""
+    dice = random.Random(f"{seed}/handoff")
+    found = [{"handoff": _drawn_handoff(dice), **pool} for pool in pools]
+    for name, change in (
+        ("exclusive", _perhaps_exclusive),
+        ("indexed", _perhaps_indexed),
+        ("rollout", _with_rollout),
+        ("maxUnavailable", _with_max_unavailable),
+    ):
+        dice = random.Random(f"{seed}/{name}")
+        found = [change(pool, dice) for pool in found]
+    return tuple(found)
 
 
 def _drawn_handoff(rng: random.Random) -> Obj:
@@ -152,6 +169,14 @@ def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
         return pool
     limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}
     return {**pool, "handoff": {**pool["handoff"], "maxUnavailable": limits}}
+
+
+def drawn_tenancy(rng: random.Random) -> Obj:
+    """Return ``spec.tenancy`` of a pool. Half of the pools do not limit who has no quota."""
+    tenancy: Obj = {"defaultGuarantee": rng.choice((0, 0, 2, 4))}
+    tenancy |= {"defaultLimit": limit} if (limit := rng.choice((None, None, 6, 20))) else {}
+    tenancy |= {"weights": {TENANTS[0]: rng.randint(2, 4)}} if rng.random() < 0.3 else {}
+    return tenancy
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:

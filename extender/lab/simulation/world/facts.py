@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
@@ -224,6 +224,8 @@ class Pool:
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels that a vpod's namespace must have."""
     reschedule_after_s: float | None = None
+    tenancy: Mapping[str, Any] | None = None
+    """spec.tenancy."""
     ordinals: range = field(default_factory=lambda: range(0))
     capacities: Mapping[str, int] = field(default_factory=dict)
     """What a pod has beside slots."""
@@ -247,6 +249,7 @@ class Pool:
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
         self.capacities = spec.get("capacities") or {}
+        self.tenancy = spec.get("tenancy")
         self.min_pods = spec.get("minPods", 0)
         self.max_pods = spec.get("maxPods")
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)

@@ -39,7 +39,7 @@ async def install(cluster: Cluster, scale: Scale) -> None:
 
 
 async def _install_service(cluster: Cluster, scale: Scale) -> None:
-    for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
+    for path in ("crds/adapterpools.yaml", "crds/vpods.yaml", "crds/vreplicaquotas.yaml"):
         for definition in manifests(path):
             await cluster.create(CRDS, "", definition)
     if scale.sources:

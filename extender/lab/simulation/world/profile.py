@@ -146,11 +146,12 @@ PARTS: Final = {
     "dimensions": "pools with capacities beside slots, and vpods that take some of them",
     "loadSource": "pools that take their load from a Prometheus",
     "ownProfiles": "profiles of the configuration, by LeastLoad and LeastAllocated",
+    "tenancy": "pools that limit tenants and share their slots among them, and VReplicaQuotas",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
 PARTS_LAST: Final = (
     *("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff"),
-    *("loadSource", "ownProfiles"),
+    *("loadSource", "ownProfiles", "tenancy"),
 )
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {

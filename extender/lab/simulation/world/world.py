@@ -47,7 +47,7 @@ from extender.lab.simulation.world.trace import Trace
 SYNC_TIMEOUT_S: Final = 60.0
 RESTART_S: Final = 2.0
 """The time until an ended container starts again."""
-TOLD_FIRST: Final = ("namespaces", "nodes", "adapterpools", "statefulsets")
+TOLD_FIRST: Final = ("namespaces", "nodes", "adapterpools", "vreplicaquotas", "statefulsets")
 """After a restore, these kinds are reported first, because the others are judged by them."""
 
 
