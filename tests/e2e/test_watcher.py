@@ -169,6 +169,26 @@ async def test_what_was_given_up_and_wanted_again_before_the_status_was_written_
     await history.watcher.check()
 
 
+async def test_what_a_tenant_may_no_longer_have_is_taken_and_nothing_is_moved_beside_it():
+    over_quota = {"type": "Scheduled", "status": "False", "reason": "QuotaExceeded"}
+    rows: tuple[tuple[dict[str, int], bool], ...] = (
+        ({"d_0": 5}, True),
+        ({"d_0": 4, "d_1": 1}, False),
+    )
+    for placements, is_right in rows:
+        history = History()
+        for ordinal in (0, 1):
+            history.pod(ordinal, '{"tenant/a":8}')
+        history.vpod(8, d_0=8)
+        history.vpod(8, generation=1, gone=False, moved="", **placements)
+        history.watcher.versions[-1].object["status"]["conditions"] = [over_quota]
+        if is_right:
+            await history.watcher.check()
+        else:
+            with pytest.raises(AssertionError, match="moved 4 vreplicas where 3 were given up"):
+                await history.watcher.check()
+
+
 def moved_once(moved: str) -> History:
     history = History()
     for ordinal in (0, 1):

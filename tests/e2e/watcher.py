@@ -328,6 +328,10 @@ def _moved(
     }
     since = [count for generation, count in wanted.items() if generation >= old.observed_generation]
     given_up = max(0, sum(old.placements.values()) - min([*since, new.vreplicas]))
+    if any(one.type == "Scheduled" and one.reason == "QuotaExceeded" for one in new.conditions):
+        # Its tenant may not have them any more, and the same write says so. A move is none of that.
+        lost = sum(old.placements.values()) - sum(new.placements.values())
+        given_up = max(given_up, lost)
     if sum(left.values()) <= given_up:
         return None
     return SeenMove(new.key, left, given_up, _recorded_reason(old, new, left, given_up, seen_at))
