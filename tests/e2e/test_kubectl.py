@@ -210,6 +210,7 @@ async def test_kubectl_explains_fields_by_their_descriptions(
         assert {tuple(line.split()[:2]) for line in resources.splitlines()} == {
             ("adapterpools", "apool"),
             ("vpods", "vpod"),
+            ("vreplicaquotas", "vquota"),
         }
 
 

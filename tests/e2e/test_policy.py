@@ -190,13 +190,16 @@ async def test_a_statefulsets_controller_is_not_hindered(guarded: Guarded, real:
     await eventually(made, 15.0, "two pods of the StatefulSet")
 
 
-@pytest.mark.parametrize("plural", ["vpods", "adapterpools"])
+@pytest.mark.parametrize("plural", ["vpods", "adapterpools", "vreplicaquotas"])
 async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plural: str):
     base = f"/apis/{API_VERSION}/namespaces/{guarded.namespace}/{plural}"
     obj = adapter_pool(guarded.namespace)
     if plural == "vpods":
         spec = {"poolRef": {"namespace": guarded.namespace, "name": POOL}, "vreplicas": 3}
         obj |= {"kind": "VPod", "spec": spec}
+    elif plural == "vreplicaquotas":
+        pool = {"namespace": guarded.namespace, "name": POOL}
+        obj |= {"kind": "VReplicaQuota", "spec": {"poolRef": pool}}
     # A status that is sent along with a new object is dropped by the API server.
     made = await guarded.admin.post(base, {**obj, "status": {"observedGeneration": 9}})
     assert made.status == 201, made
@@ -204,7 +207,7 @@ async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plu
     url = f"{base}/{POOL}/status"
     status = {"status": {"observedGeneration": 7}}
     by_admin = await patch(guarded.admin, url, status)
-    refused(by_admin, "status of VPods and AdapterPools")
+    refused(by_admin, "status of VPods, AdapterPools and VReplicaQuotas")
     by_tenant = await patch(guarded.tenant, url, status)
     assert by_tenant.status == 403
     assert (

@@ -16,6 +16,7 @@ from extender.kube.api import (
     PODS,
     SECRETS,
     VALIDATING_WEBHOOKS,
+    VREPLICAQUOTAS,
     NotFound,
     Obj,
     PatchType,
@@ -99,6 +100,7 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(
         await real.add_nodes(1, slots=20)
         await system.settled(pods=4)
         await _bind_what_is_not_there(system, node)
+        await _quota_told(system, tenant)
         await _certificate_written_anew(system)
         await _lease_made_anew(system)
         assert system.service.process is not None
@@ -117,6 +119,21 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(
     scheduler = used(events, "vreplica-kube-scheduler")
     assert ("coordination.k8s.io", "leases", "update") in scheduler
     assert ("", "pods/binding", "create") not in scheduler
+
+
+async def _quota_told(system: System, tenant: str) -> None:
+    """The status of a VReplicaQuota is written, even in a pool without tenancy."""
+    pool = {"namespace": system.namespace, "name": POOL}
+    quota = {"metadata": {"name": "quota"}, "spec": {"poolRef": pool, "limit": 100}}
+    await system.backend.api.create(VREPLICAQUOTAS, tenant, quota)
+
+    async def told() -> bool:
+        stored = await system.backend.api.get(VREPLICAQUOTAS, tenant, "quota")
+        if not stored.get("status"):
+            raise NotYet("no status yet")
+        return True
+
+    await eventually(told, 10.0, "the quota has a status")
 
 
 async def _told_twice(system: System, tenant: str) -> None:
