@@ -2,7 +2,7 @@
 pods that wait although they need not.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,8 @@ class Stored:
     """Namespace -> its labels."""
     amounts: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """vpod -> dimension -> what one vreplica takes. It is the same for all objects of that name."""
+    may_be_limited: Callable[[VPod], bool] = lambda _vpod: False
+    """Whether a vpod may wait because its tenant has as much as it may (``TenancyChecker``)."""
     ready_nodes: set[str] = field(default_factory=set)
     """Names of the nodes that are Ready."""
 
@@ -248,9 +250,8 @@ class Stored:
             found.append(
                 f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}"
             )
-        if vpod.condition == EXCEEDED and pool.tenancy is not None:
-            return found  # the checker of tenancy judges whether it must wait
-        if vpod.total > pool.most(vpod) or (vpod.total < vpod.wanted and self._has_room(vpod)):
+        waits = vpod.total < vpod.wanted and not self.may_be_limited(vpod)
+        if vpod.total > pool.most(vpod) or (waits and self._has_room(vpod)):
             found.append(
                 f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: "
                 f"{self._where_room(vpod)}"

@@ -22,6 +22,7 @@ class TenancyChecker(Checker):
 
     def __init__(self, context: CheckerContext) -> None:
         super().__init__(context)
+        self._stored.may_be_limited = self._may_be_limited
         self._quotas: dict[tuple[str, str], Obj] = {}
         """(Namespace, name) -> the stored object."""
 
@@ -62,10 +63,15 @@ class TenancyChecker(Checker):
     def may_lose(self, new: VPod) -> bool:
         """Return whether a status may take vreplicas away that the vpod still asks for."""
         pool = self._stored.pool_of(new)
-        if self._excuses.holds(f"tenancy {pool.name}"):
-            return True
+        return self._excuses.holds(f"tenancy {pool.name}") or self._may_be_limited(new)
+
+    def _may_be_limited(self, vpod: VPod) -> bool:
+        """Return whether a vpod's tenant asks for more than it may have, or all tenants together
+        for more than the pool can have.
+        """
+        pool = self._stored.pool_of(vpod)
         return pool.tenancy is not None and (
-            self._asked(pool, new.namespace) > self._limit(pool, new.namespace)
+            self._asked(pool, vpod.namespace) > self._limit(pool, vpod.namespace)
             or self._is_contended(pool)
         )
 
