@@ -71,7 +71,7 @@ BALANCING = (
         "MOVED_MAX: Final = 0.09",
         "MOVED_MAX: Final = 0.6",
         "I4: one bad report would move most of a pool",
-        ("simulate --seed 11 --seeds 1 --events 120 --profile tests/mutants/load.yaml",),
+        ("simulate --seed 37 --seeds 1 --events 120 --profile tests/mutants/load.yaml",),
     ),
     Mutant(
         "there is no dead band",

@@ -230,7 +230,7 @@ async def test_a_pool_without_the_mode_ignores_the_annotation():
         await published(world, {0: 2, 1: 2})
         uid = await world.uid(0)
         now = "2027-01-15T08:00:00Z"
-        mark = f'{{"uid":"{uid}","first":"{now}","latest":"{now}"}}'
+        mark = f'{{"uid":"{uid}","first":"{now}","latest":"{now}","turn":"{now}"}}'
         await world.annotate(0, **{EVICTING_ANNOTATION: mark})
         await asyncio.sleep(30)
         assert await world.published("a") == {0: 2, 1: 2}
