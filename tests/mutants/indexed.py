@@ -113,7 +113,6 @@ INDEXED = (
         (
             f"{_POOL}test_an_index_of_a_move_that_is_not_needed_any_more_stays_with_the_pod_that_"
             "had_it",
-            "simulate --seed 55878860 --seeds 1 --events 60",
         ),
     ),
     Mutant(
