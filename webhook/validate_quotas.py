@@ -7,9 +7,11 @@ tenant that are created at the same moment both pass. Then the older one counts,
 the other says so.
 """
 
+from functools import partial
+
 from extender.model.counted import counted, counted_are
 from extender.model.objects import AdapterPool, VPod
-from extender.model.tenancy import Tenancy, VReplicaQuota
+from extender.model.tenancy import Tenancy, VReplicaQuota, counting_quotas
 from webhook.caches import WebhookCaches
 
 
@@ -29,7 +31,7 @@ def quota_problems(
             f"AdapterPool {new.pool} has no spec.tenancy: the quota limits nobody until it has"
         ]
     problems = []
-    tenant = _tenant(tenancy, new.namespace, view)
+    tenant = _tenant(tenancy, view, new.namespace)
     others = {
         quota.key: quota
         for quota in view.quotas.objects.values()
@@ -40,7 +42,7 @@ def quota_problems(
             f"VReplicaQuota {key} is for the same tenant ({tenant}) and pool already; change that "
             f"one"
             for key, quota in sorted(others.items())
-            if _tenant(tenancy, quota.namespace, view) == tenant
+            if _tenant(tenancy, view, quota.namespace) == tenant
         ][:1]
     was = (old.guarantee or 0) if old is not None and old.pool == new.pool else 0
     if pool.max_pods is not None and (new.guarantee or 0) > was:
@@ -65,19 +67,11 @@ def vpod_problem(new: VPod, pool: AdapterPool, view: WebhookCaches) -> str:
     """Why a tenant's limit never allows even one vreplica of a VPod; "" if it does."""
     if pool.tenancy is None or not new.vreplicas:
         return ""
-    tenant = _tenant(pool.tenancy, new.namespace, view)
-    limit = pool.tenancy.default_limit
-    counting = min(
-        (
-            quota
-            for quota in view.quotas.objects.values()
-            if quota.pool == pool.key and _tenant(pool.tenancy, quota.namespace, view) == tenant
-        ),
-        key=lambda quota: quota.precedence,
-        default=None,
+    quotas = counting_quotas(
+        (quota for quota in view.quotas.objects.values() if quota.pool == pool.key),
+        partial(_tenant, pool.tenancy, view),
     )
-    if counting is not None and counting.limit is not None:
-        limit = counting.limit
+    limit = pool.tenancy.limit_of(quotas.get(_tenant(pool.tenancy, view, new.namespace)))
     if limit is None or new.weight <= limit:
         return ""
     return (
@@ -102,6 +96,6 @@ def pool_warning(pool: AdapterPool, view: WebhookCaches) -> str:
     )
 
 
-def _tenant(tenancy: Tenancy, namespace: str, view: WebhookCaches) -> str:
+def _tenant(tenancy: Tenancy, view: WebhookCaches, namespace: str) -> str:
     known = view.namespace(namespace)
     return tenancy.tenant_of(namespace, known.labels if known is not None else {})

@@ -4,7 +4,7 @@ A pool with ``spec.tenancy`` admits of each vpod as many vreplicas as its tenant
 not admitted waits with the reason ``QuotaExceeded``. ``engine.state.tenancy`` decides how many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -34,6 +34,20 @@ class Tenancy:
         if not self.tenant_label:
             return namespace
         return labels.get(self.tenant_label) or f"namespace/{namespace}"
+
+    def guarantee_of(self, quota: "VReplicaQuota | None") -> int:
+        """The slots that a tenant always gets if it asks for them. ``quota``: the one that counts
+        for it; None: it has none.
+        """
+        if quota is None or quota.guarantee is None:
+            return self.default_guarantee
+        return quota.guarantee
+
+    def limit_of(self, quota: "VReplicaQuota | None") -> int | None:
+        """The slots that a tenant gets at most; None: no limit."""
+        if quota is None or quota.limit is None:
+            return self.default_limit
+        return quota.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +82,18 @@ class VReplicaQuota:
         one.
         """
         return (self.created_at, self.key)
+
+
+def counting_quotas(
+    quotas: Iterable[VReplicaQuota], tenant_of: Callable[[str], str]
+) -> dict[str, VReplicaQuota]:
+    """Tenant -> the quota that counts for it: the oldest. ``quotas``: all of one pool.
+    ``tenant_of``: namespace -> tenant.
+    """
+    found: dict[str, VReplicaQuota] = {}
+    for quota in sorted(quotas, key=lambda quota: quota.precedence, reverse=True):
+        found[tenant_of(quota.namespace)] = quota
+    return found
 
 
 class QuotaStatus(NamedTuple):

@@ -18,10 +18,7 @@ def tenants_of(pool: PoolState) -> list[TenantUse]:
     """What each tenant of a pool has; [] if the pool has no tenancy. Those that wait for most come
     first.
     """
-    if pool.tenancy is None:
-        return []
-    len(pool.vpods)  # what is admitted is known once they have been read
-    return sorted(pool.tenancy.uses(), key=lambda use: (-use.waiting, -use.used, use.tenant))
+    return sorted(pool.tenant_uses(), key=lambda use: (-use.waiting, -use.used, use.tenant))
 
 
 def tenant_row(pool: str, use: TenantUse) -> dict[str, object]:

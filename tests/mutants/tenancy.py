@@ -59,9 +59,9 @@ TENANCY = (
     ),
     Mutant(
         "a limit is that of a quota which is younger than another one",
-        "extender/engine/state/cluster_state.py",
-        "key=lambda one: one.precedence, reverse=True",
-        "key=lambda one: one.precedence",
+        "extender/model/tenancy.py",
+        "key=lambda quota: quota.precedence, reverse=True",
+        "key=lambda quota: quota.precedence",
         "who may create quotas raises a limit with a second one",
         (f"{_OF_TENANCY}test_of_two_quotas_for_a_tenant_the_older_one_counts",),
     ),

@@ -69,7 +69,8 @@ class Explanation(NamedTuple):
     @property
     def asked(self) -> int:
         """``wanted``, and what is not admitted."""
-        return self.wanted + (self.not_admitted.vreplicas if self.not_admitted is not None else 0)
+        left_out = self.not_admitted.vreplicas if self.not_admitted is not None else 0
+        return self.wanted + max(0, left_out)
 
     @property
     def exceeds_quota(self) -> bool:

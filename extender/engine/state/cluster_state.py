@@ -8,6 +8,7 @@ compare their ``digest``.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
@@ -28,7 +29,7 @@ from extender.model.objects import (
     VPod,
     object_key,
 )
-from extender.model.tenancy import Tenancy, VReplicaQuota
+from extender.model.tenancy import Tenancy, VReplicaQuota, counting_quotas
 
 ALLOWED_MAX: Final = 100_000
 """Cached answers to whether a pool selects a namespace."""
@@ -376,13 +377,10 @@ class ClusterState:
         return tenancy.tenant_of(namespace, known.labels if known is not None else {})
 
     def quotas_of(self, pool: AdapterPool, tenancy: Tenancy) -> dict[str, VReplicaQuota]:
-        """Tenant -> the quota that counts for it in a pool: the oldest."""
-        found: dict[str, VReplicaQuota] = {}
-        for quota in sorted(
-            self.quotas.get(pool.key, {}).values(), key=lambda one: one.precedence, reverse=True
-        ):
-            found[self.tenant_of(tenancy, quota.namespace)] = quota
-        return found
+        """Tenant -> the quota that counts for it in a pool."""
+        return counting_quotas(
+            self.quotas.get(pool.key, {}).values(), partial(self.tenant_of, tenancy)
+        )
 
     def _tell_admitted(self, pool: str, vpod: str) -> None:
         self.on_admitted(pool, vpod)

@@ -25,7 +25,7 @@ from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.pods.topology import Topology
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.engine.state.pool_pods import PoolPods
-from extender.engine.state.tenancy import PoolTenancy, Surroundings
+from extender.engine.state.tenancy import PoolTenancy, Surroundings, TenantUse
 from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, times
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.model.objects import (
@@ -77,8 +77,7 @@ class PoolState(PoolPods):
     @property
     def vpods(self) -> Mapping[str, VPod]:
         """vpod key -> vpod, with the vreplicas that are admitted (``PoolTenancy``)."""
-        if self.tenancy is not None and self.tenancy.is_dirty:
-            self._settle()
+        self._settle()
         return self._vpods
 
     @property
@@ -86,8 +85,7 @@ class PoolState(PoolPods):
         """vpods of which more is admitted than is decided for them, in the order in which that was
         noticed.
         """
-        if self.tenancy is not None and self.tenancy.is_dirty:
-            self._settle()
+        self._settle()
         return self._with_pending
 
     @property
@@ -277,22 +275,32 @@ class PoolState(PoolPods):
         known = self.vpods.get(vpod.key)
         if self.tenancy is None or known is None:
             return vpod
-        count = min(vpod.vreplicas, known.vreplicas)
-        return replace(vpod, vreplicas=count, not_admitted=known.not_admitted)
+        count, left_out = known.vreplicas, known.not_admitted
+        if vpod.vreplicas != known.asked:
+            count = min(vpod.vreplicas, count)
+        if left_out is not None:
+            left_out = left_out._replace(vreplicas=vpod.vreplicas - count)
+        return replace(vpod, vreplicas=count, not_admitted=left_out)
 
     def over_quota(self) -> list[str]:
         """Keys of the vpods that ask for more than is admitted."""
-        if self.tenancy is None or not self.vpods:
-            return []
-        return self.tenancy.over_quota()
+        self._settle()
+        return self.tenancy.over_quota() if self.tenancy is not None else []
+
+    def tenant_uses(self) -> list[TenantUse]:
+        """What each tenant has, by name; [] if the pool has no tenancy."""
+        self._settle()
+        return self.tenancy.uses() if self.tenancy is not None else []
 
     def _resize(self) -> None:
         if self.tenancy is not None and self.adapter_pool is not None:
             self.tenancy.resize(slots_most(self.adapter_pool, self.stateful_set))
 
     def _settle(self) -> None:
-        for vpod in self.tenancy.settle() if self.tenancy is not None else ():
-            self._take_admitted(vpod)
+        """Decide anew what is admitted, if something has changed since."""
+        if self.tenancy is not None and self.tenancy.is_dirty:
+            for vpod in self.tenancy.settle():
+                self._take_admitted(vpod)
 
     def _take_admitted(self, vpod: VPod) -> None:
         """Keep a vpod with what is admitted of it now."""

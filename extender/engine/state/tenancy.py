@@ -403,13 +403,13 @@ class PoolTenancy:
         name = self.tenant_of(namespace)
         tenant = self._tenants.get(name)
         if tenant is None:
-            quota = self._quotas.get(name)
-            guarantee, limit = self._tenancy.default_guarantee, self._tenancy.default_limit
-            if quota is not None:
-                guarantee = guarantee if quota.guarantee is None else quota.guarantee
-                limit = limit if quota.limit is None else quota.limit
-            weight = self._tenancy.weights.get(name, 1)
-            tenant = self._tenants[name] = _Tenant(name, guarantee, limit, weight)
+            quota, tenancy = self._quotas.get(name), self._tenancy
+            tenant = self._tenants[name] = _Tenant(
+                name,
+                tenancy.guarantee_of(quota),
+                tenancy.limit_of(quota),
+                tenancy.weights.get(name, 1),
+            )
         return tenant
 
     def _count(self, tenant: _Tenant, key: str, new: VPod | None) -> None:

@@ -116,10 +116,7 @@ class QuotaStatusWriter:
 
 def _uses(pool: PoolState | None) -> Mapping[str, TenantUse]:
     """What each tenant of a pool has; empty if the pool has no tenancy."""
-    if pool is None or pool.tenancy is None:
-        return {}
-    len(pool.vpods)  # what is admitted is known once they have been read
-    return {use.tenant: use for use in pool.tenancy.uses()}
+    return {use.tenant: use for use in pool.tenant_uses()} if pool is not None else {}
 
 
 def _counting(state: ClusterState, pool_key: str) -> Mapping[str, VReplicaQuota]:

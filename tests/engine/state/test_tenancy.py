@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
@@ -42,10 +43,8 @@ def admitted(scene: Scene) -> dict[str, int]:
 
 
 def uses(scene: Scene) -> list[TenantUse]:
-    """What the tenants have, once the pool knows what it admits."""
-    assert len(scene.pool.vpods) is not None
-    assert scene.pool.tenancy is not None
-    return scene.pool.tenancy.uses()
+    """What the tenants have."""
+    return scene.pool.tenant_uses()
 
 
 def use_of(scene: Scene, tenant: str) -> TenantUse:
@@ -254,6 +253,26 @@ def test_minpodspervpod_raises_nobody_beyond_what_is_admitted():
     assert decision.target == {"dispatcher-0": 1, "dispatcher-1": 1}
     assert decision.explanation.is_satisfied
     assert not decision.explanation.exceeds_quota
+
+
+def test_who_is_raised_in_part_and_has_no_room_is_told_that_some_is_left():
+    """Seed 280000883: the answer to a caller was that nothing is left."""
+    scene = Scene(slots=2, tenancy=Tenancy(default_limit=4), min_pods_per_vpod=3).pods(0, 1, 2)
+    ask(quota(scene, "b", limit=6), "b", 3, {0: 1, 1: 1, 2: 1}, weight=2)
+    ask(scene, "a", 1, weight=2)
+    requested = scene.pool.admitted(a_vpod("a", 1, namespace="a", weight=2))
+    assert requested == scene.pool.vpods["a/a"]
+    explanation = place(scene.pool, requested).explanation
+    assert (explanation.pending, explanation.wanted, explanation.asked) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"), [(9, 4), (5, 4), (3, 3), (0, 0)], ids=["more", "as many", "fewer", "none"]
+)
+def test_another_form_of_a_vpod_gets_no_more_than_is_admitted_and_says_what_is_left(asked, count):
+    scene = ask(a_scene(default_limit=4), "a", 5)
+    form = scene.pool.admitted(a_vpod("a", asked, namespace="a"))
+    assert (form.vreplicas, form.asked) == (count, asked)
 
 
 def test_pods_that_are_not_there_raise_nobody():
