@@ -99,6 +99,8 @@ def ledger_of_ordinal(
     pod_name: str,
     slots: int,
     placements_from_former_pool: Mapping[str, Share],
+    *,
+    with_last: bool = True,
 ) -> dict[str, Share]:
     """Return the ordinal's standing vreplicas, cut so that they never overcommit ``slots`` or the
     pool's dimensions (I1).
@@ -111,14 +113,15 @@ def ledger_of_ordinal(
     3. what only a status has, which has changed since;
     4. what vpods that have left this pool still publish here.
 
-    The leader corrects surplus vreplicas and outdated weights at once.
+    The leader corrects surplus vreplicas and outdated weights at once. ``with_last=False`` leaves
+    out the ledger of the last pod.
     """
     known = pool.pods.get(pod_name)
     most = pool.capacities
     if known is None:
         return within_slots(slots, dict(placements_from_former_pool), capacities=most)
     published = {key: claim.status for key, claim in known.claims.items() if claim.published}
-    held = known.last_ledger
+    held = known.last_ledger if with_last else {}
     covered = {
         key: held[key]._replace(vreplicas=min(share.vreplicas, held[key].vreplicas))
         for key, share in published.items()

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import ledger_slots
@@ -139,23 +138,18 @@ def zone_rule(state: ClusterState, pod: AdapterPod) -> ZoneRule | None:
     if pool is None or max_skew is None:
         return None
     placements_from_former_pool = state.placements_from_former_pool(pod.pool, pod.name)
+    known = pool.pods.get(pod.name)
+    # Vreplicas that the last pod held, and that no status publishes, return (I2) but leave at once.
+    # The pod need not wait for a zone because of them. Besides, a replica that missed an event
+    # remembers an older ledger than others do, and all have to refuse the same nodes.
     ordinal_ledger = ledger_of_ordinal(
-        pool, pod.name, slots_of(state, pod), placements_from_former_pool
+        pool,
+        pod.name,
+        slots_of(state, pod),
+        placements_from_former_pool,
+        with_last=known is None or not known.last_ledger_settled,
     )
-    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_settled:
-        # Vreplicas that the last pod held, and that no status publishes, return (I2) but leave at
-        # once. The pod need not wait for a zone because of them.
-        ordinal_ledger = {
-            key: share
-            for key, share in ordinal_ledger.items()
-            if key in placements_from_former_pool or _is_published(known, key)
-        }
     return ZoneRule(pool, pod.name, ordinal_ledger, max_skew) if ordinal_ledger else None
-
-
-def _is_published(pod: PodClaims, vpod_key: str) -> bool:
-    claim = pod.claims.get(vpod_key)
-    return claim is not None and claim.published > 0
 
 
 def filter_nodes(

@@ -171,6 +171,17 @@ class TestFilter:
             scene.state.expire(now)
         assert verdict(scene, the_pod_of(scene), "node-0") is ConflictReason.ZONE_SKEW_EXCEEDED
 
+    def test_an_old_ledger_that_fills_the_pod_hides_nothing_that_is_published(self):
+        """Seed 280000753: the replica that had missed the last pod's last ledger refused other
+        nodes than the rest, and kube-scheduler wrote now this reason and now that one.
+        """
+        scene = returning(1, z0=2, z1=1)
+        scene.pod(5, {"tenant/gone": 20}, node="node-0").no_pod(5).pod(5, node="", uid="the-pod")
+        for now in (100.0, 100.0 + HOLD_S):
+            scene.state.expire(now)
+        assert verdict(scene, the_pod_of(scene), "node-0") is ConflictReason.ZONE_SKEW_EXCEEDED
+        assert verdict(scene, the_pod_of(scene), "node-1") is None
+
     def test_a_pod_that_comes_back_with_nothing_goes_anywhere(self):
         scene = returning(0, z0=2, z1=0)
         assert verdict(scene, the_pod_of(scene), "node-0") is None
