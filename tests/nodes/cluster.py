@@ -11,6 +11,7 @@ reaches the webhook at its endpoint.
 """
 
 import asyncio
+import datetime
 import json
 import os
 import shutil
@@ -169,6 +170,16 @@ class Cluster:
         conditions = {each["type"]: each for each in node["status"].get("conditions", ())}
         if conditions.get("Ready", {}).get("status") != "True":
             raise NotYet(json.dumps(conditions.get("Ready")))
+        return True
+
+    async def node_renewed(self, name: str, since: datetime.datetime) -> bool:
+        """Whether a node's kubelet has renewed its lease after ``since``."""
+        lease = await self.get(
+            f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        )
+        renewed = str(lease["spec"].get("renewTime"))
+        if datetime.datetime.fromisoformat(renewed) <= since:
+            raise NotYet(f"{name} renewed its lease at {renewed}")
         return True
 
     async def install(self) -> str:
