@@ -94,10 +94,12 @@ class PodBinder:
                 del self._in_flight[uid]
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        # A Binding that was in doubt has perhaps arrived: then the cache is behind.
-        pod = None if self._end_doubt(uid) else self._known(f"{namespace}/{name}", uid)
+        # A Binding that was in doubt has perhaps arrived: then the cache is behind. What it assumed
+        # stays until the pod has been read, for nobody else may have it meanwhile.
+        pod = None if uid in self._in_doubt else self._known(f"{namespace}/{name}", uid)
         if pod is None:
             obj = await self._api.get(PODS, namespace, name)
+            self._end_doubt(uid)
             if not is_adapter(obj):
                 await self._bind_plainly(pod_from(obj), uid, node)
                 return
@@ -206,14 +208,12 @@ class PodBinder:
         expiry = asyncio.get_running_loop().call_later(RESERVATION_TTL_S, self._end_doubt, uid)
         self._in_doubt[uid] = (assumed, expiry)
 
-    def _end_doubt(self, uid: str) -> bool:
-        """Undo what an earlier Binding in doubt assumed. True if there was one."""
+    def _end_doubt(self, uid: str) -> None:
+        """Undo what an earlier Binding in doubt assumed, if there was one."""
         assumed, expiry = self._in_doubt.pop(uid, (None, None))
-        if assumed is None or expiry is None:
-            return False
-        expiry.cancel()
-        self._binder.revert(assumed)
-        return True
+        if assumed is not None and expiry is not None:
+            expiry.cancel()
+            self._binder.revert(assumed)
 
     async def _read(self, namespace: str, name: str) -> AdapterPod:
         return self._cached(await self._api.get(PODS, namespace, name))

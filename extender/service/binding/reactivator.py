@@ -111,8 +111,8 @@ class Reactivator:
         if (
             old is None
             or new is None
-            or (old.allocatable, old.taints, old.takes_work)
-            != (new.allocatable, new.taints, new.takes_work)
+            or (old.zone, old.allocatable, old.taints, old.takes_work)
+            != (new.zone, new.allocatable, new.taints, new.takes_work)
         ):
             self._wake.set()
 

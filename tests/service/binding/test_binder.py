@@ -322,6 +322,24 @@ async def test_a_binding_in_doubt_that_did_arrive_is_success_when_asked_again(un
 
 
 @pytest.mark.looptime
+async def test_a_binding_stays_in_doubt_while_the_pod_cannot_be_read():
+    world = await World.create()
+    await world.vpod("a", 3)
+    uid = await a_pending_pod(world)
+    before = world.digest()
+    binder = world.pod_binder()
+    world.api.fail("bind", "pods", before=lost())
+    world.api.fail("get", "pods", before=lost(), times=2)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            await binder.bind(NS, "dispatcher-0", uid, "node-1")
+        assert world.digest() != before, "it may have arrived"
+    await binder.bind(NS, "dispatcher-0", uid, "node-1")
+    await world.sync()
+    assert world.digest() == (await a_fresh_look(world)).digest()
+
+
+@pytest.mark.looptime
 async def test_a_bind_past_its_deadline_gives_its_vreplicas_to_nobody_else_until_it_expires():
     world = await World.create()
     await world.vpod("a", 3)

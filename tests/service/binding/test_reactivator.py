@@ -65,6 +65,21 @@ async def test_a_pod_that_waits_for_its_zone_is_patched_when_its_vreplicas_have_
         assert await schedule(service, await world.pod_object(1), ["node-0"]) == ""
 
 
+async def test_a_pod_that_waits_for_its_zone_is_patched_when_a_node_gets_another_zone():
+    """A cloud's controller labels a node some time after it has registered."""
+    world = await World.create(replicas=2, profile="ha")
+    await world.node("late-0")
+    await world.pod(0, {"tenant/a": 1}, node="node-0")
+    await world.pod(1)
+    await world.vpod("a", 2, {0: 1, 1: 1})
+    async with world.serving() as service:
+        assert await schedule(service, await world.pod_object(1), ["late-0"]) == "ZoneSkewExceeded"
+        patch = {"metadata": {"labels": {names.ZONE_LABEL: "z1"}}}
+        await world.cluster.patch(NODES, "", "late-0", patch, patch_type=PatchType.MERGE)
+        await until(retried(world, 1), timeout_s=5)
+        assert await schedule(service, await world.pod_object(1), ["late-0"]) == ""
+
+
 async def test_a_pod_is_patched_once_for_one_change():
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0, {}, node="node-0")
