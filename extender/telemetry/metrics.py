@@ -1,7 +1,8 @@
 """The service's metrics, with kube-scheduler's names (under our prefix), labels and buckets.
 
 Labels have fixed sets of values: results, verbs, reasons, queue parts. No text of a tenant's
-object is a label value. Pools and sources, which operators create, are label values up to a limit.
+object is a label value. Pools, sources and tenants, which operators name, are label values up to a
+limit.
 ``docs/metrics.md`` is made from the families that are declared here, and from the gauges that other
 parts add.
 """

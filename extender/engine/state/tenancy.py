@@ -62,6 +62,8 @@ class TenantUse:
     guarantee: int
     limit: int | None
     share: int | None
+    is_below_guarantee: bool
+    """Whether a vreplica waits that fits in what is left of the guarantee."""
 
     @property
     def borrowed(self) -> int:
@@ -233,19 +235,29 @@ class PoolTenancy:
 
     def uses(self) -> list[TenantUse]:
         """What each tenant has, by name. Right once ``settle`` has nothing to do."""
-        return [
-            TenantUse(
-                tenant=name,
-                vpods=len(tenant.vpods),
-                asked=sum(vpod.vreplicas * vpod.weight for vpod in tenant.vpods.values()),
-                admitted=tenant.slots_admitted,
-                used=sum(self._used(key) * vpod.weight for key, vpod in tenant.vpods.items()),
-                guarantee=tenant.guarantee,
-                limit=None if tenant.limit == UNLIMITED else tenant.limit,
-                share=tenant.allowance if self._is_shared else None,
-            )
-            for name, tenant in sorted(self._tenants.items())
-        ]
+        return [self._use_of(self._tenants[name]) for name in sorted(self._tenants)]
+
+    def _use_of(self, tenant: _Tenant) -> TenantUse:
+        used = sum([self._used(key) * vpod.weight for key, vpod in tenant.vpods.items()])
+        guaranteed = min(tenant.guarantee, tenant.limit) - used
+        return TenantUse(
+            tenant=tenant.name,
+            vpods=len(tenant.vpods),
+            asked=sum([vpod.vreplicas * vpod.weight for vpod in tenant.vpods.values()]),
+            admitted=tenant.slots_admitted,
+            used=used,
+            guarantee=tenant.guarantee,
+            limit=None if tenant.limit == UNLIMITED else tenant.limit,
+            share=tenant.allowance if self._is_shared else None,
+            is_below_guarantee=guaranteed > 0 and self._could_use(tenant, guaranteed),
+        )
+
+    def _could_use(self, tenant: _Tenant, slots: int) -> bool:
+        """Whether a vreplica of the tenant that could be placed waits, and fits in ``slots``."""
+        return any(
+            vpod.weight <= slots and self._used(key) < min(vpod.vreplicas, tenant.wanted[key].now)
+            for key, vpod in tenant.vpods.items()
+        )
 
     # -- deciding ----------------------------------------------------------------------------------
 

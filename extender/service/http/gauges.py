@@ -2,7 +2,8 @@
 Leases, events.
 
 Computing them touches only memory. Queues belong to the leader, so a replica reports the pools that
-it leads, and a sum over all replicas is right. ``pool_gauges`` has the gauges of pools.
+it leads, and a sum over all replicas is right. ``pool_gauges`` has the gauges of pools,
+``tenant_gauges`` those of their tenants.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from extender.kube.reflector import Reflector
 from extender.model.reasons import ConflictReason
 from extender.service.binding.binder import SchedulerVReplicaBinder
 from extender.service.http.pool_gauges import UnservedTime, add_load_gauges, add_pool_gauges
+from extender.service.http.tenant_gauges import add_tenant_gauges
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.queue import QueueEvent, VPodQueues
 from extender.service.pools.leadership import Leadership
@@ -54,6 +56,7 @@ def add_gauges(metrics: Metrics, parts: MeasuredParts, clock: Callable[[], float
     _add_caches(metrics, parts)
     unserved_time = add_pool_gauges(metrics, parts.caches.state, clock)
     add_load_gauges(metrics, parts.caches.state, parts.load, parts.load_polling)
+    add_tenant_gauges(metrics, parts.caches.state, parts.leadership.leads, clock)
     _add_reflectors(metrics, parts.informers)
     _add_events(metrics, parts.recorder)
     _add_leases(metrics, parts.leadership)

@@ -32,7 +32,7 @@ MISSING: Final = "missing"
 """Label of vpods whose AdapterPool does not exist. No pool has this key, because keys contain a
 slash.
 """
-_POOL: Final = Label(
+POOL: Final = Label(
     "pool",
     description=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
     f"`{MISSING}`: those that vpods name and that do not exist",
@@ -212,7 +212,7 @@ def add_pool_gauges(
                 name=name,
                 kind=Kind.GAUGE,
                 documentation=documentation,
-                labels=(_POOL, *labels),
+                labels=(POOL, *labels),
                 stability=Stability.BETA,
             ),
             read,
@@ -267,7 +267,7 @@ def add_pool_gauges(
         "pool_unserved_vreplica_seconds",
         "Seconds during which a vreplica was placed on a pod that did not serve it, added up over "
         "the vreplicas of a pool; unlike `pool_unserved_vreplicas`, from the first second",
-        _POOL,
+        POOL,
         lambda: unserved_time.seconds,
     )
     return unserved_time
@@ -293,7 +293,7 @@ def add_load_gauges(
             return found
 
         metrics.read(
-            Family(name=name, kind=Kind.GAUGE, documentation=documentation, labels=(_POOL,)), read
+            Family(name=name, kind=Kind.GAUGE, documentation=documentation, labels=(POOL,)), read
         )
 
     def of_summary(

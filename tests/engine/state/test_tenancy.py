@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from extender.engine.placing.plan import place
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.tenancy import TenantUse
-from extender.model.objects import Scaling, ScalingMode
+from extender.model.objects import LabelSelector, Scaling, ScalingMode
 from extender.model.tenancy import Tenancy, VReplicaQuota
 from tests.support.builders import POOL, Scene, a_pool, a_vpod
 
@@ -482,3 +482,45 @@ def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(changes):
                     or sum(slots.values()) + vpod.weight > 20
                     or slots[vpod.namespace] + vpod.weight > limit
                 ), (vpod.key, slots)
+
+
+@pytest.mark.parametrize(
+    ("vpod", "below"),
+    [
+        pytest.param({"vreplicas": 5, "placements": {0: 2}}, True, id="more would fit"),
+        pytest.param({"vreplicas": 5, "placements": {0: 4}}, False, id="it has its guarantee"),
+        pytest.param({"vreplicas": 2, "placements": {0: 2}}, False, id="it asks for no more"),
+        pytest.param({"vreplicas": 3}, True, id="it asks for less and has nothing"),
+        pytest.param(
+            {"vreplicas": 5, "placements": {0: 1}, "weight": 3}, False, id="none so heavy fits"
+        ),
+        pytest.param({"vreplicas": 5, "deleting": True}, False, id="it is being deleted"),
+        pytest.param({"vreplicas": 5, "weight": 21}, False, id="no pod can hold it"),
+    ],
+)
+def test_a_tenant_is_below_its_guarantee_if_what_waits_would_fit_in_it(vpod, below):
+    scene = ask(a_scene(default_guarantee=4).pods(0), "a", **vpod)
+    assert use_of(scene, "a").is_below_guarantee is below
+
+
+def test_a_tenant_whose_limit_is_below_its_guarantee_misses_nothing_beyond_the_limit():
+    scene = ask(a_scene(default_guarantee=4, default_limit=3).pods(0), "a", 9, {0: 3})
+    assert not use_of(scene, "a").is_below_guarantee
+
+
+def test_guarantees_that_are_cut_since_they_are_too_many_are_not_met():
+    scene = a_scene(max_pods=1, default_guarantee=15).pods(0)
+    for name in ("a", "b"):
+        ask(scene, name, 15, {0: 10})
+    assert [one.is_below_guarantee for one in uses(scene)] == [True, True]
+
+
+def test_a_vpod_of_a_namespace_that_the_pool_does_not_select_misses_no_guarantee():
+    pool = a_pool(
+        max_pods=2,
+        tenancy=Tenancy(default_guarantee=4),
+        namespace_selector=LabelSelector(match_labels={"team": "a"}),
+    )
+    scene = ask(Scene(replicas=1).pods(0), "b", 9)
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, pool)
+    assert not use_of(scene, "b").is_below_guarantee
