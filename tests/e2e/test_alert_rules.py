@@ -201,6 +201,32 @@ ROWS = [
         None,
         "placed",
     ),
+    Row(
+        "VReplicaGuaranteeNotMet",
+        {f'{S}_pool_tenants_below_guarantee{{pool="ns/p", instance="a"}}': "2x150"},
+        {"pool": "ns/p"},
+    ),
+    Row(
+        "VReplicaGuaranteeNotMet",
+        {f'{S}_pool_tenants_below_guarantee{{pool="ns/p", instance="a"}}': "0x112 1x8 0x30"},
+        None,
+        "a pod that comes in eight minutes",
+    ),
+    Row(
+        "VReplicaGuaranteeNotMet",
+        {
+            f'{S}_pool_tenants_below_guarantee{{pool="ns/p", instance="a"}}': "1x115 stale",
+            f'{S}_pool_tenants_below_guarantee{{pool="ns/p", instance="b"}}': "_x116 1x34",
+        },
+        {"pool": "ns/p"},
+        "another replica leads by now",
+    ),
+    Row(
+        "VReplicaGuaranteeNotMet",
+        {f'{S}_pool_tenants_below_guarantee{{pool="ns/p", instance="a"}}': "0x150"},
+        None,
+        "all tenants have theirs",
+    ),
     Row("VReplicaUnserved", _served("6x150", "94x150"), {"pool": "ns/p"}, "a pod of sixteen"),
     Row("VReplicaUnserved", _served("6x112 0x40", "94x112 100x40"), None, "served again"),
     Row(

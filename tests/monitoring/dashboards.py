@@ -21,6 +21,18 @@ def _number(
     )
 
 
+def _tenants(title: str, name: str, description: str) -> Panel:
+    """Slots of each tenant that has series of its own, and of the others."""
+    metric = f"{S}_tenant_{name}_slots{{{POOL}}}"
+    return Panel(
+        title=title,
+        width=12,
+        stacked=True,
+        queries=(Query(f"max by (pool, tenant) ({metric})", "{{pool}} {{tenant}}"),),
+        description=description,
+    )
+
+
 OVERVIEW = Dashboard(
     uid="vreplica-overview",
     title="vreplica-scheduler / Overview",
@@ -189,6 +201,33 @@ POOLS = Dashboard(
                     width=12,
                     queries=(largest(f"{S}_pool_unavailable_vpods{{{POOL}}}", "pool"),),
                     description="With vreplicas that nobody serves.",
+                    thresholds=((1, "red"),),
+                ),
+            ),
+        ),
+        Row(
+            "Tenants",
+            (
+                _tenants(
+                    "slots that tenants use",
+                    "used",
+                    "Of pools with tenancy: the tenants that use most, and the others together.",
+                ),
+                _tenants(
+                    "slots that tenants wait for",
+                    "waiting",
+                    "By quota or for want of room: see the vpods' conditions.",
+                ),
+                _tenants(
+                    "slots that tenants have borrowed",
+                    "borrowed",
+                    "Beyond their guarantees. Others take them back when they claim their own.",
+                ),
+                Panel(
+                    title="tenants with less than their guarantee",
+                    width=12,
+                    queries=(largest(f"{S}_pool_tenants_below_guarantee{{{POOL}}}", "pool"),),
+                    description="They ask for more than they have.",
                     thresholds=((1, "red"),),
                 ),
             ),
