@@ -10,6 +10,7 @@ from extender.engine.placing.plan import Decision
 from extender.model.counted import counted, first_of, taken_of
 from extender.model.reasons import ConflictReason
 from extender.whatif.comparison import moved
+from extender.whatif.new_tenants import tenant_rows
 from extender.whatif.sides import Compared, Side
 
 PARTS_LISTED_MAX: Final = 2_000
@@ -179,6 +180,7 @@ def pool_row(pool: Compared) -> dict[str, object]:
         "unplacedBefore": today.unplaced,
         "unplacedSettled": alone.unplaced,
         "unplacedAfter": after.unplaced,
+        **tenant_rows(pool),
         "zones": _zone_rows(alone, after),
         "evictions": [
             {

@@ -8,6 +8,7 @@ from extender.engine.placing.plan import Decision
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.tenancy import TenantUse
 from extender.whatif.candidates import loss_by_zone
 from extender.whatif.settling import Settled
 
@@ -20,6 +21,7 @@ class Side:
 
     ``wanted``: pods that the autoscaler asks for. ``bound``: names of pods that have a node.
     ``overcommitted``: pod -> ``PodClaims.ledger_excess``.
+    ``tenants``: what each has, by name; empty if the pool has no tenancy.
     ``settled``: the decisions that led there; empty for today.
     """
 
@@ -34,6 +36,7 @@ class Side:
     placed: Mapping[str, Mapping[str, int]]
     left: Mapping[str, int]
     lost: Mapping[str, tuple[int, int]]
+    tenants: Mapping[str, TenantUse]
     settled: Settled
 
     @property
@@ -100,6 +103,7 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
         placed=placed,
         left=left,
         lost=_losses(pool),
+        tenants={use.tenant: use for use in pool.tenant_uses()},
         settled=settled or Settled(),
     )
 

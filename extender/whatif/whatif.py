@@ -1,4 +1,4 @@
-"""What if: a pool is drained, resized, placed by another profile or given more vpods.
+"""What if: a pool is drained, resized, placed by another profile or given more vpods or tenants.
 
 Pools and vpods are shown from three sides: *before* is today; *settled* is what the pools reach if
 nobody does anything; *after* is what they reach with the change on top of that, by the same rules
@@ -22,6 +22,7 @@ from extender.whatif.growth import held_back
 from extender.whatif.left_out import left_out, unserved_note, unserved_of
 from extender.whatif.lift import labels_selected
 from extender.whatif.loosen import resize
+from extender.whatif.new_tenants import NewTenant, add, arrivals, tenant_notes
 from extender.whatif.settings import with_settings
 from extender.whatif.settling import Course, settle
 from extender.whatif.sides import Compared, Side, side_of
@@ -47,6 +48,7 @@ class Change:
     settings: Mapping[str, int] = field(default_factory=dict)
     profile: str = ""
     add: tuple[VPod, ...] = ()
+    tenants: tuple[NewTenant, ...] = ()
     autoscale: bool = False
     compact: bool = False
 
@@ -70,7 +72,8 @@ def what_if(
         for pool in map(state.pool, keys)
         for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))
     ]
-    added = frozenset(vpod.key for vpod in change.add)
+    coming = arrivals(state, change.tenants)
+    added = frozenset(vpod.key for vpod in (*change.add, *(one.vpod for one in coming)))
 
     def settled(key: str) -> Side:
         course = Course(
@@ -81,6 +84,8 @@ def what_if(
 
     alone = {key: settled(key) for key in keys}
     failed = apply(state, keys, change)
+    for arrival in coming:
+        add(Trial(state), arrival)
     pools = [
         Compared(
             key=key,
@@ -99,7 +104,11 @@ def what_if(
             **summary_of(pools, rows),
             "unserved": sum(one.vreplicas for one in unserved.values()),
         },
-        "notes": [*beside, *notes_of(pools, grown=change.autoscale)],
+        "notes": [
+            *beside,
+            *(note for pool in pools for note in tenant_notes(pool, change.tenants)),
+            *notes_of(pools, grown=change.autoscale),
+        ],
         "vpods": [row.to_json() for row in rows[:VPODS_LISTED_MAX]],
         "vpodsNotListed": max(0, len(rows) - VPODS_LISTED_MAX),
         "pools": [pool_row(pool) for pool in pools],

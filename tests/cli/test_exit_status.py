@@ -26,6 +26,9 @@ CLUSTER = str(EXAMPLES / "profiles" / "cluster.yaml")
         pytest.param("--set", "slotsPerPod=0", "is at least 1", id="too little"),
         pytest.param("--set", "slotsPerPod", "is not FIELD=NUMBER", id="no number"),
         pytest.param("--add-vpods", "some", "is not N or NxVREPLICAS", id="no number of vpods"),
+        pytest.param("--add-tenant", "a", "is not NAME=SLOTS", id="a tenant without slots"),
+        pytest.param("--add-tenant", "a=0", "is not NAME=SLOTS", id="a tenant of no slots"),
+        pytest.param("--add-tenant", "=3", "is not NAME=SLOTS", id="a tenant without a name"),
     ],
 )
 def test_a_value_that_no_cluster_could_make_right_is_a_wrong_command_line(

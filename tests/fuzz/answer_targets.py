@@ -225,6 +225,7 @@ class PlanRequestTarget(AnswersTarget):
                 }
             ),
             orjson.dumps({"pool": POOL, "addVPods": added, "autoscale": True}),
+            orjson.dumps({"pool": POOL, "addTenants": [{"name": "new", "slots": 8}]}),
             orjson.dumps({"pool": "t/other"}),
             b"{}",
             b"Content-Type: text/plain\r\n\r\n{}",

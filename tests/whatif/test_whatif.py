@@ -403,6 +403,32 @@ def test_a_pod_may_be_named_with_its_namespace():
             "addVPods[0].vreplicas: is required",
             id="no count",
         ),
+        pytest.param({"addTenants": ["a"]}, "addTenants[0]: must be an object", id="no tenant"),
+        pytest.param(
+            {"addTenants": [{"name": "a/b", "slots": 1}]},
+            "addTenants[0].name: must be a namespace or a value of a label, not 'a/b'",
+            id="no name of a tenant",
+        ),
+        pytest.param(
+            {"addTenants": [{"name": "a", "slots": 0}]},
+            "addTenants[0].slots: must be an integer from 1 to",
+            id="a tenant that asks for nothing",
+        ),
+        pytest.param(
+            {"addTenants": [{"name": "a", "slots": 1, "limit": 3}]},
+            "addTenants[0].limit: is not known (known: name, slots)",
+            id="an unknown field of a tenant",
+        ),
+        pytest.param(
+            {"addTenants": [{"name": "a", "slots": 1}] * 2},
+            "addTenants[1].name: a is there twice",
+            id="a tenant twice",
+        ),
+        pytest.param(
+            {"addTenants": [{"name": f"t{n}", "slots": 1} for n in range(101)]},
+            "addTenants: must be a list of at most 100",
+            id="too many tenants",
+        ),
     ],
 )
 def test_a_wrong_request_names_the_field(document, problem):
@@ -411,9 +437,16 @@ def test_a_wrong_request_names_the_field(document, problem):
     assert problem in str(refused.value)
 
 
-def test_added_vpods_need_one_pool():
-    with pytest.raises(InvalidObject, match="pool: is required"):
-        change_from({"addVPods": [{"namespace": "t", "name": "a", "vreplicas": 1}]}, pool="")
+@pytest.mark.parametrize(
+    ("field", "added"),
+    [
+        ("addVPods", {"namespace": "t", "name": "a", "vreplicas": 1}),
+        ("addTenants", {"name": "t", "slots": 1}),
+    ],
+)
+def test_added_vpods_and_tenants_need_one_pool(field, added):
+    with pytest.raises(InvalidObject, match=f"pool: is required with {field}"):
+        change_from({field: [added]}, pool="")
 
 
 @pytest.mark.parametrize(
@@ -423,6 +456,19 @@ def test_added_vpods_need_one_pool():
             {"addVPods": [{"namespace": "t", "name": n, "vreplicas": 50_001} for n in "ab"]},
             "addVPods: must ask for at most 100000 vreplicas in all, not 100002",
             id="vreplicas",
+        ),
+        pytest.param(
+            {
+                "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 50_001}],
+                "addTenants": [{"name": "b", "slots": 50_000}],
+            },
+            "addVPods: must ask for at most 100000 vreplicas in all, not 100001",
+            id="vreplicas of vpods and tenants",
+        ),
+        pytest.param(
+            {"addTenants": [{"name": "b", "slots": 100_001}]},
+            "addTenants: must ask for at most 100000 vreplicas in all, not 100001",
+            id="slots of a tenant",
         ),
         pytest.param(
             {"set": {"slotsPerPod": 100_001}},
@@ -445,7 +491,9 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from([*FIELDS, "slotsPerPod", "name", "namespace", "vreplicas", "x"]),
+            st.sampled_from(
+                [*FIELDS, "slotsPerPod", "name", "namespace", "vreplicas", "slots", "x"]
+            ),
             inner,
             max_size=4,
         )

@@ -55,6 +55,10 @@ def add(commands: Commands) -> None:
         help="so many vpods more",
     )
     asked.add_argument(
+        "--add-tenant", metavar="NAME=SLOTS", action="append", type=_tenant, default=[],
+        help="a new tenant that asks for so many slots: what it gets, and who gives back how many",
+    )  # fmt: skip
+    asked.add_argument(
         "--set", metavar="FIELD=NUMBER", type=setting(over_time=False), action="append", default=[],
         help="slotsPerPod, minPods, maxPods or minPodsPerVPod of the AdapterPool",
     )  # fmt: skip
@@ -85,6 +89,14 @@ def _vpods(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or 1)
 
 
+def _tenant(text: str) -> tuple[str, int]:
+    """``NAME=SLOTS``. Whether a tenant may be called so is checked later."""
+    found = re.fullmatch(r"([^=]+)=([0-9]{1,9})", text)
+    if found is None or int(found[2]) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SLOTS, such as team-x=40")
+    return found[1], int(found[2])
+
+
 def _target(text: str) -> str:
     """Check the form of ``pod/NAME``, ``node/NAME``, ``zone/NAME`` or a bare name. Whether the
     object exists is checked later, against the cluster.
@@ -108,6 +120,7 @@ def _request(options: argparse.Namespace) -> dict[str, Any]:
             {"namespace": namespace, "name": f"what-if-{number}", "vreplicas": vreplicas}
             for number in range(1, count + 1)
         ],
+        "addTenants": [{"name": name, "slots": slots} for name, slots in options.add_tenant],
         "autoscale": options.autoscale,
         "compact": options.compact,
     }
@@ -120,7 +133,7 @@ def _run(options: argparse.Namespace) -> int:
 
     where = where_from(options)
     request = _request(options)
-    differs = request.keys() & {"pool", "drain", "fail", "set", "addVPods"}
+    differs = request.keys() & {"pool", "drain", "fail", "set", "addVPods", "addTenants"}
     differs |= {"profile"} if options.profile and not where.files else set()
     if differs or where.replica.url or options.diff or options.check:
         return ask(lambda: run_what_if(where, request, output=options.output, check=options.check))

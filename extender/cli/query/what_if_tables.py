@@ -27,6 +27,8 @@ def what_if_tables(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(escape(note))
     console.print(_pools(answer["pools"]))
     for pool in answer["pools"]:
+        if pool.get("tenants"):  # a replica of an older version does not send it
+            console.print(_tenants(pool))
         if pool["zones"]:
             console.print(_zones(pool))
     rows = answer["vpods"]
@@ -103,6 +105,24 @@ def _zones(pool: Mapping[str, Any]) -> Table:
     ]
     heads = ("ZONE", "ITS LOSS TAKES", "VPODS THAT LOSE ALL")
     return table(f"zones of {pool['name']}", heads, rows)
+
+
+def _tenants(pool: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            row["tenant"] + (" (new)" if row["new"] else ""),
+            str(row["guarantee"]),
+            "" if row["limit"] is None else str(row["limit"]),
+            "" if row["share"] is None else str(row["share"]),
+            _arrow(row["usedSettled"], row["usedAfter"]),
+            str(row["waitingAfter"]),
+        )
+        for row in pool["tenants"]
+    ]
+    heads = ("TENANT", "GUARANTEE", "LIMIT", "SHARE", "USED", "WAITS")
+    more = pool["tenantsNotListed"]
+    title = f"tenants of {pool['name']} that change" + (f", without {more} others" if more else "")
+    return table(title, heads, rows)
 
 
 def _vpods(rows: list[Mapping[str, Any]]) -> Table:

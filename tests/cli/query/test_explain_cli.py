@@ -4,6 +4,7 @@ the commands end.
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -318,6 +319,23 @@ def test_the_autoscaler_may_be_counted_in(run):
     _, out, _ = run("plan", "--add-vpods", "3x4", "--autoscale", "-o", "json", documents=CLUSTER)
     summary = json.loads(out)["summary"]
     assert (summary["podsBefore"], summary["podsAfter"], summary["unplacedAfter"]) == (2, 3, 0)
+
+
+def test_a_new_tenant_may_be_thought_of(run):
+    pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 2, "tenancy": {"defaultGuarantee": 1}}}
+    has = [{"podName": "d-0", "vreplicas": 4}, {"podName": "d-1", "vreplicas": 4}]
+    documents = (pool, *CLUSTER[1:], a_vpod("a", 9, has))
+    _, out, _ = run("plan", "--add-tenant", "new=6", documents=documents)
+    flat = " ".join(out.split())
+    assert "pool k/d: tenant new would use 4 of the 6 slots that it asks for" in flat
+    assert "pool k/d: 4 slots would be given back by t (4)" in flat
+    assert "tenants of k/d that change" in flat
+    assert re.search(r"new \(new\) │ +1 │ +│ +4 │ 0 -> 4 │ +2 ", flat), flat
+    assert re.search(r"t │ +1 │ +│ +4 │ 8 -> 4 │ +5 ", flat), flat
+    status, _, err = run("plan", "--add-tenant", "t=6", documents=documents)
+    assert (status, "tenant t has vpods in AdapterPool k/d already" in err) == (1, True), err
+    status, _, err = run("plan", "--add-tenant", "new=6", documents=CLUSTER)
+    assert (status, "AdapterPool k/d has no spec.tenancy" in err) == (1, True), err
 
 
 def test_without_a_change_plan_prints_what_it_always_has(run):

@@ -173,6 +173,13 @@ async def test_a_plan_tells_what_a_drain_moves():
         pytest.param(
             {"addVPods": [{"name": "x", "vreplicas": 1}]}, 400, "addVPods[0].namespace", id="a vpod"
         ),
+        pytest.param({"addTenants": [{"name": "x"}]}, 400, "addTenants[0].slots", id="a tenant"),
+        pytest.param(
+            {"addTenants": [{"name": "x", "slots": 3}]},
+            400,
+            "addTenants[0]: AdapterPool knative-eventing/dispatcher has no spec.tenancy",
+            id="a tenant of a pool without tenancy",
+        ),
         pytest.param([], 400, "must be an object", id="a list"),
     ],
 )
@@ -181,6 +188,20 @@ async def test_a_wrong_plan_names_the_field(document, status, said):
     async with asking(world) as it:
         got, answer = await it.plan(document)
         assert (got, said in answer["error"]) == (status, True), answer
+
+
+async def test_a_plan_tells_what_a_new_tenant_would_get_of_what_others_have():
+    world = await World.create(maxPods=3, tenancy={})
+    await world.pods(0, 1, 2)
+    await world.vpod("a", 60)
+    async with asking(world) as it:
+        await it.settled("a", 0)
+        status, answer = await it.plan({"addTenants": [{"name": "new", "slots": 100}]})
+        assert status == 200, answer
+        [pool] = answer["pools"]
+        used = {row["tenant"]: (row["usedSettled"], row["usedAfter"]) for row in pool["tenants"]}
+        assert used == {"new": (0, 30), "tenant": (60, 30)}
+        assert await world.published("a") == {0: 20, 1: 20, 2: 20}, "nothing was done"
 
 
 async def test_a_plan_must_be_json_and_not_too_large():
