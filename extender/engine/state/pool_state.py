@@ -245,6 +245,7 @@ class PoolState(PoolPods):
     def set_tenancy(self, surroundings: Surroundings) -> None:
         """Follow the AdapterPool's ``tenancy``, the quotas and the labels of namespaces."""
         pool = self.adapter_pool
+        self.revision += 1  # what tenants may have differs, even if nothing else is admitted
         if pool is None or pool.tenancy is None:
             if self.tenancy is not None:
                 asked, self.tenancy = self.tenancy.asked(), None

@@ -119,6 +119,14 @@ def test_a_quota_that_goes_makes_way_for_the_default():
     assert scene.state.quotas == {}
 
 
+def test_a_quota_that_changes_is_a_change_of_the_pool_whatever_is_admitted():
+    scene = ask(a_scene(), "a", 3)
+    before = uses(scene), scene.pool.revision
+    quota(scene, "a", guarantee=7)
+    assert uses(scene) != before[0]
+    assert scene.pool.revision != before[1], "what follows from the pool is not valid any more"
+
+
 def test_namespaces_with_one_label_are_one_tenant():
     scene = a_scene(default_limit=10, tenant_label="team")
     scene.namespace("a1", team="a").namespace("a2", team="a").namespace("b")
