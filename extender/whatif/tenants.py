@@ -3,6 +3,7 @@ one whose vpod waits for quota. Pure.
 """
 
 import heapq
+from collections.abc import Iterable
 from typing import Final
 
 from extender.engine.state.pool_state import PoolState
@@ -37,6 +38,13 @@ def tenant_row(pool: str, use: TenantUse) -> dict[str, object]:
     }
 
 
+def most_borrowed(uses: Iterable[TenantUse]) -> list[dict[str, object]]:
+    """The tenants that have most beyond their guarantees, with how much that is."""
+    borrowers = (use for use in uses if use.borrowed)
+    most = heapq.nlargest(BORROWERS_NAMED_MAX, borrowers, key=lambda use: use.borrowed)
+    return [{"tenant": use.tenant, "borrowedSlots": use.borrowed} for use in most]
+
+
 def quota_answer(pool: PoolState, vpod: VPod) -> dict[str, object] | None:
     """What ``explain`` says of a vpod's tenant; None if its pool has no tenancy. ``borrowers``:
     other tenants that have most beyond their guarantees. ``helps``: the smallest change that has
@@ -49,12 +57,10 @@ def quota_answer(pool: PoolState, vpod: VPod) -> dict[str, object] | None:
     mine = next((use for use in uses if use.tenant == name), None)
     if mine is None:
         return None
-    others = (use for use in uses if use is not mine and use.borrowed)
-    most = heapq.nlargest(BORROWERS_NAMED_MAX, others, key=lambda use: use.borrowed)
     return {
         **tenant_row(pool.key, mine),
         "notAdmitted": vpod.asked - vpod.vreplicas,
-        "borrowers": [{"tenant": use.tenant, "borrowedSlots": use.borrowed} for use in most],
+        "borrowers": most_borrowed(use for use in uses if use is not mine),
         "helps": _what_helps(pool, vpod, mine),
     }
 

@@ -25,12 +25,16 @@ from extender.model.objects import Node, placement_order
 from extender.service.http.page.history import History
 from extender.service.http.page.records import (
     Record,
+    namespace_records,
     node_record,
     pod_record,
     pod_sign,
     pool_record,
+    tenancy_record,
+    tenant_record,
     vpod_record,
 )
+from extender.whatif.tenants import TENANTS_LISTED_MAX, tenants_of
 
 POOLS_MAX: Final = 1_000
 PODS_MAX: Final = 5_000
@@ -39,6 +43,8 @@ SLICE_ITEMS: Final = 200
 """Pods examined without a pause; of vpods, five times as many."""
 SLICE_POOLS: Final = 10
 """Pools examined without a pause: one pool's counts take as long as some hundred pods."""
+TENANCY_SECTIONS: Final = ("tenancy", "tenants", "namespaces")
+"""Of pools with ``spec.tenancy`` only."""
 
 _UNKNOWN: Final = object()
 News = dict[str, dict[str, object]]
@@ -103,14 +109,21 @@ class Facts:
         self._own = own
         self._sections = {
             name: Section()
-            for name in ("service", "pools", "pods", "vpods", "nodes", "history", "notListed")
+            for name in (
+                *("service", "pools", "pods", "vpods", "nodes", "history", "notListed"),
+                *TENANCY_SECTIONS,
+            )
         }
         self._revision: tuple[object, ...] | None = None
         self._samples: object = None
 
     def all(self) -> News:
         """Every record, as last sent."""
-        return {name: section.records for name, section in self._sections.items()}
+        return {
+            name: section.records
+            for name, section in self._sections.items()
+            if section.records or name not in TENANCY_SECTIONS
+        }
 
     async def look(self) -> News:
         """Return what has changed since the last call, without empty sections."""
@@ -165,11 +178,13 @@ class Facts:
 
     async def _look_into(self, pool: PoolState | None) -> None:
         if pool is None:
-            for name in ("pods", "nodes", "vpods"):
+            for name in ("pods", "nodes", "vpods", *TENANCY_SECTIONS):
                 self._sections[name].keep(())
             return
         await self._look_at_pods(pool)
         await self._look_at_vpods(pool)
+        await asyncio.sleep(0)
+        self._look_at_tenants(pool)
 
     async def _look_at_pods(self, pool: PoolState) -> None:
         pods, nodes = self._sections["pods"], self._sections["nodes"]
@@ -200,6 +215,21 @@ class Facts:
             if count % (SLICE_ITEMS * 5) == 0:
                 await asyncio.sleep(0)
         section.keep(pool.vpods.keys() & keys)
+
+    def _look_at_tenants(self, pool: PoolState) -> None:
+        """All tenants are counted at once, and then those that wait for most are told."""
+        tenancy = pool.tenancy
+        if tenancy is None:
+            for name in TENANCY_SECTIONS:
+                self._sections[name].keep(())
+            return
+        uses = tenants_of(pool)
+        self._put("tenancy", {"": tenancy_record(uses)})
+        listed = uses[:TENANTS_LISTED_MAX]
+        self._put("tenants", {use.tenant: tenant_record(use) for use in listed})
+        there, told = pool.vpods, self._sections["vpods"].records
+        namespaces = {there[key].namespace for key in told if key in there}
+        self._put("namespaces", namespace_records(tenancy, namespaces))
 
 
 def _first(names: Iterable[str], most: int) -> list[str]:

@@ -16,6 +16,16 @@
               waits (why, where some wait, or all wait for their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
+Only of a pool with ``spec.tenancy``, in slots:
+
+.. code-block:: text
+
+    tenancy     tenants (how many), waitingTenants, waitingSlots, borrowers [{tenant,
+                borrowedSlots}: those that have borrowed most]
+    tenants     by name, those that wait for most: vpods, guarantee, limit and share (None: none),
+                askedSlots, usedSlots, borrowedSlots, waitingSlots
+    namespaces  by name: the tenant, where it is not the namespace itself
+
 ``placements`` of a pod maps vpod keys to vreplicas. If a vreplica takes more than one slot, or the
 pod's ledger does not have all of them, the value is ``[vreplicas, slots, slots in the ledger]``.
 Placed vreplicas that are not in the ledger are *reserved*: they were decided a moment ago, or are
@@ -26,19 +36,21 @@ A record is made again if its *sign* differs from the one of the last record. Vp
 their own signs, because they are replaced and never changed in place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from extender.engine.pods.claims import Claim, PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.tenancy import PoolTenancy, TenantUse
 from extender.model.counted import EXACT_MAX
 from extender.model.objects import Node, VPod
 from extender.model.reasons import ConflictReason
 from extender.service.placing.vpod_status import SCHEDULED
 from extender.service.pools.pool_status import pool_numbers, readiness
 from extender.whatif.overview import hand_over_of
+from extender.whatif.tenants import most_borrowed, tenant_row
 
 Record = Mapping[str, Any]
 TEXT_CHARS_MAX: Final = 400
@@ -142,6 +154,28 @@ def _why_it_waits(vpod: VPod, published: int) -> str:
 def node_record(node: Node) -> Record:
     """A node of some of the pool's pods."""
     return {"zone": node.zone, "ready": node.ready, "cordoned": node.cordoned}
+
+
+def tenancy_record(uses: Sequence[TenantUse]) -> Record:
+    """What is said of all tenants of a pool together."""
+    return {
+        "tenants": len(uses),
+        "waitingTenants": sum([use.waiting > 0 for use in uses]),
+        "waitingSlots": min(sum([use.waiting for use in uses]), EXACT_MAX),
+        "borrowers": most_borrowed(uses),
+    }
+
+
+def tenant_record(use: TenantUse) -> Record:
+    """What one tenant has of the pool."""
+    row = tenant_row("", use)
+    return {name: value for name, value in row.items() if name not in {"pool", "tenant"}}
+
+
+def namespace_records(tenancy: PoolTenancy, namespaces: Iterable[str]) -> Mapping[str, str]:
+    """Namespace -> its tenant, for those that are not tenants by themselves."""
+    tenants = {name: tenancy.tenant_of(name) for name in namespaces}
+    return {name: tenant for name, tenant in tenants.items() if tenant != name}
 
 
 def pending_slots(pool: PoolState) -> int:
