@@ -3,9 +3,11 @@
 import { explain, explanation } from "./answers.js";
 import { count, el, percent, table } from "./dom.js";
 import { stateOf } from "./map.js";
-import { byName, dimensionsOf, placement, tenantOf } from "./model.js";
+import { byName, dimensionsOf, placement } from "./model.js";
+import { barKeys, notTold, ofOne, quotaBar, sharing } from "./tenants.js";
 
 const LISTED = 30;
+const QUOTA = "QuotaExceeded"; // a vpod that waits for it says so first
 const NAMED = 5; // of a group of vpods or pods with the same trouble: the table has all
 
 export class Details {
@@ -16,7 +18,7 @@ export class Details {
   #shown = "";
   #answer = { key: "", elements: [] };
 
-  /** `acts`: {select(kind, name), clear(), whatIf(target, "drain" or "fail"), pool(), loaded(), follow(pool)}. */
+  /** `acts`: {select(kind, name), row(tenant), clear(), whatIf(target, "drain" or "fail"), pool(), loaded(), follow(pool)}. */
   constructor(root, model, palette, acts) {
     this.#root = root;
     this.#model = model;
@@ -26,7 +28,7 @@ export class Details {
 
   /** Show a selection, or what needs attention. */
   draw(selection) {
-    const shown = selection ? "" : JSON.stringify([this.#acts.loaded(), this.#model.waiting(), this.#model.unserved(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
+    const shown = selection ? "" : JSON.stringify([this.#acts.loaded(), this.#model.waiting(), this.#model.unserved(), this.#model.unschedulable(), [...this.#model.slotsByTenant()], this.#sharing(), this.#poolFigures()]);
     if (shown && shown === this.#shown && this.#root.firstChild) return;
     this.#shown = shown;
     const open = new Set([...this.#root.querySelectorAll("details[open] > summary")].map((it) => it.textContent.replace(/[0-9]/g, "")));
@@ -39,6 +41,12 @@ export class Details {
   #parts(selection) {
     if (!this.#acts.loaded()) return [el("p", { class: "quiet" }, "Loading\u2026")];
     return selection ? this.#selected(selection) : this.#attention();
+  }
+
+  /** All that is told of how tenants share the pool. */
+  #sharing() {
+    const { sharing, tenants, namespaces } = this.#model;
+    return sharing && [sharing, [...tenants], [...namespaces]];
   }
 
   #poolFigures() {
@@ -65,16 +73,52 @@ export class Details {
     if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
     if (waiting.length > 0) {
       const line = ({ why, vpods, missing }) =>
-        el("li", {}, `${count(vpods.length, "vpod")}, ${count(missing, "vreplica")}`, el("span", { class: "quiet block" }, why), this.#links("vpod", vpods, NAMED));
+        el("li", {}, `${count(vpods.length, "vpod")}, ${count(missing, "vreplica")}`, el("span", { class: "quiet block" }, why), this.#links("vpod", vpods, NAMED), this.#tenantsThatWait(why, vpods));
       parts.push(el("h3", { class: "bad" }, `vpods that wait (${waiting.length.toLocaleString("en")})`), listed(this.#model.waitingByReason(), line, "reasons"));
     }
     for (const [reason, pods] of shut) parts.push(el("h3", {}, `${count(pods.length, "pod")}: ${reason}`), this.#links("pod", pods, NAMED));
     if (this.#model.pools.size > 1) parts.push(el("h2", {}, `Pools (${this.#model.pools.size})`), this.#pools());
     if (!pool) return parts;
-    const tenants = [...this.#model.tenants()].sort(([a, m], [b, n]) => n - m || byName(a, b));
-    const line = ([tenant, slots]) => el("li", {}, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, count(slots, "slot")));
-    parts.push(el("h2", {}, `Tenants (${tenants.length})`), listed(tenants, line, "tenants"));
+    parts.push(...(this.#model.sharing ? this.#tenantsThatShare() : this.#tenants()));
     return parts;
+  }
+
+  #tenants() {
+    const tenants = [...this.#model.slotsByTenant()].sort(([a, m], [b, n]) => n - m || byName(a, b));
+    const line = ([tenant, slots]) => el("li", {}, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, count(slots, "slot")));
+    return [el("h2", {}, `Tenants (${tenants.length})`), listed(tenants, line, "tenants")];
+  }
+
+  /** Those that wait for most, each with its bar: the table has their figures. */
+  #tenantsThatShare() {
+    const { sharing: all } = this.#model;
+    const line = ([tenant, row]) =>
+      el(
+        "li",
+        {},
+        el("span", { class: "line-of-tenant" }, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, usedAndWaiting(row))),
+        quotaBar(row, this.#slots()),
+      );
+    const rows = this.#model.tenantRows();
+    return [
+      el("h2", {}, `Tenants (${all.tenants.toLocaleString("en")})`),
+      ...sharing(this.#model, (kind, name) => this.#link(kind, name)),
+      rows.length > 0 && barKeys(),
+      listed(rows, line, "shares", LISTED, all.tenants),
+      rows.length > 0 && el("p", {}, el("button", { type: "button", onclick: () => this.#acts.row("") }, "All figures")),
+    ].filter(Boolean);
+  }
+
+  /** Whose quota vpods wait for. */
+  #tenantsThatWait(why, vpods) {
+    if (!this.#model.sharing || !why.startsWith(QUOTA)) return null;
+    const tenants = [...new Set(vpods.map((key) => this.#model.tenantOf(key)))].sort(byName);
+    return el("div", { class: "of-tenants" }, tenants.length === 1 ? "of tenant" : "of tenants", this.#links("tenant", tenants, NAMED));
+  }
+
+  /** The slots of the pool. */
+  #slots() {
+    return this.#model.pools.get(this.#acts.pool())?.slots ?? 0;
   }
 
   #pools() {
@@ -92,7 +136,7 @@ export class Details {
   // -- something selected -------------------------------------------------------------------------------------------------
 
   #selected({ kind, name }) {
-    const title = el("h2", { id: "selected", tabindex: "-1" }, el("span", { class: "quiet" }, kind), " ", kind === "vpod" || kind === "tenant" ? this.#swatch(kind === "vpod" ? tenantOf(name) : name) : "", name);
+    const title = el("h2", { id: "selected", tabindex: "-1" }, el("span", { class: "quiet" }, kind), " ", kind === "vpod" || kind === "tenant" ? this.#swatch(kind === "vpod" ? this.#model.tenantOf(name) : name) : "", name);
     const close = el("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: () => this.#acts.clear() }, "\u00d7");
     const body = { vpod: () => this.#vpod(name), pod: () => this.#pod(name), tenant: () => this.#tenant(name) }[kind] ?? (() => this.#place(kind, name));
     return [el("div", { class: "title" }, title, close), ...body().filter(Boolean)];
@@ -105,7 +149,27 @@ export class Details {
     const wanted = vpod?.wanted ?? spread.total;
     const weight = vpod && vpod.weight !== 1 ? `, ${vpod.weight} slots each` : "";
     const head = vpod ? `${spread.total} of ${wanted} vreplicas are placed${weight}, ${vpod.published} published.` : "The vpod is gone; this is what is still kept for it.";
-    return [el("p", {}, head), vpod?.waits && el("p", { class: "bad" }, vpod.waits), ...this.#zones(spread), this.#podsOf(spread), ...this.#explained("vpod", key, `${wanted} ${spread.total} ${vpod?.published}`)];
+    return [el("p", {}, head), vpod?.waits && el("p", { class: "bad" }, vpod.waits), ...this.#quotaOf(key, vpod), ...this.#zones(spread), this.#podsOf(spread), ...this.#explained("vpod", key, `${wanted} ${spread.total} ${vpod?.published}`)];
+  }
+
+  /** The tenant of a vpod; if it waits for quota, with what its tenant has. */
+  #quotaOf(key, vpod) {
+    if (!this.#model.sharing) return [];
+    const tenant = this.#model.tenantOf(key);
+    const line = el("p", {}, "Its tenant is ", this.#link("tenant", tenant), ".");
+    return vpod?.waits.startsWith(QUOTA) ? [line, ...this.#share(tenant)] : [line];
+  }
+
+  /** What a tenant may have and has of the pool, and the way to its row of the table. */
+  #share(tenant) {
+    const row = this.#model.tenants.get(tenant);
+    if (!row) return [el("p", { class: "quiet" }, `Its figures are not here: ${count(notTold(this.#model), "tenant")} of those that wait for least are left out.`)];
+    return [
+      el("p", {}, ofOne(row)),
+      quotaBar(row, this.#slots()),
+      barKeys(),
+      el("p", {}, el("button", { type: "button", onclick: () => this.#acts.row(tenant) }, "Its row among all tenants")),
+    ];
   }
 
   #zones({ total, zones, nodes, pods }) {
@@ -130,7 +194,7 @@ export class Details {
     if (!pod) return [el("p", {}, "There is no such pod in this pool.")];
     const state = stateOf(pod);
     const reserved = Object.values(pod.placements).reduce((sum, value) => sum + placement(value).slots - placement(value).written, 0);
-    const line = ([key, value]) => el("li", {}, this.#swatch(tenantOf(key)), this.#link("vpod", key), el("span", { class: "figure" }, `\u00d7${placement(value).vreplicas}`));
+    const line = ([key, value]) => el("li", {}, this.#swatch(this.#model.tenantOf(key)), this.#link("vpod", key), el("span", { class: "figure" }, `\u00d7${placement(value).vreplicas}`));
     return [
       el("p", {}, pod.node ? ["On ", this.#link("node", pod.node), pod.zone ? " in " : "", pod.zone ? this.#link("zone", pod.zone) : ""] : "It stands on no node."),
       el("p", {}, `${pod.used} of ${count(pod.slots, "slot")} used, ${Math.max(0, pod.free)} free${reserved ? `, ${reserved} of the used ones reserved` : ""}.`),
@@ -146,9 +210,14 @@ export class Details {
   }
 
   #tenant(name) {
-    const vpods = [...this.#model.vpods.keys()].filter((key) => tenantOf(key) === name).sort(byName);
-    const slots = this.#model.tenants().get(name) ?? 0;
-    return [el("p", {}, `${count(vpods.length, "vpod")}, ${count(slots, "slot")} on ${count(this.#model.podsIn("tenant", name).length, "pod")}.`), this.#links("vpod", vpods)];
+    const vpods = [...this.#model.vpods.keys()].filter((key) => this.#model.tenantOf(key) === name).sort(byName);
+    const slots = this.#model.slotsByTenant().get(name) ?? 0;
+    const shares = this.#model.sharing && vpods.length > 0;
+    return [
+      el("p", {}, `${count(vpods.length, "vpod")}, ${count(slots, "slot")} on ${count(this.#model.podsIn("tenant", name).length, "pod")}.`),
+      ...(shares ? [...this.#share(name), ...sharing(this.#model, (kind, other) => this.#link(kind, other))] : []),
+      this.#links("vpod", vpods),
+    ];
   }
 
   #place(kind, name) {
@@ -215,13 +284,19 @@ export class Details {
   }
 }
 
+function usedAndWaiting({ usedSlots, waitingSlots }) {
+  const waits = waitingSlots > 0 ? `, ${waitingSlots.toLocaleString("en")} wait` : "";
+  return `${count(usedSlots, "slot")}${waits}`;
+}
+
 /** What a pool without pods or without vpods has not. */
 function emptiness({ pods, vpods }) {
   if (pods.size > 0) return "No vpod uses this pool yet.";
   return vpods.size > 0 ? "This pool has no pods yet." : "This pool has no pods and no vpods yet.";
 }
 
-function listed(items, line, classes = "", most = LISTED) {
-  const rest = items.length - most;
+/** A list of the first `most` items. `all`: how many there are, where not all are told. */
+function listed(items, line, classes = "", most = LISTED, all = items.length) {
+  const rest = all - Math.min(items.length, most);
   return el("ul", { class: classes }, items.slice(0, most).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`));
 }

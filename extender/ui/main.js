@@ -37,7 +37,7 @@ const sayPace = pace(SAID_MS);
 
 const map = new PodMap($("map"), model, palette, select);
 const chart = new Chart($("chart"));
-const details = new Details($("side"), model, palette, { select, clear, whatIf: openWhatIf, pool: () => pool, loaded: () => loaded, follow: choosePool });
+const details = new Details($("side"), model, palette, { select, row: showRow, clear, whatIf: openWhatIf, pool: () => pool, loaded: () => loaded, follow: choosePool });
 const whatIf = new WhatIf($("side"), model, { select, show: (deltas, toCome) => map.plan(deltas, toCome), close: closeWhatIf, pool: () => pool });
 const search = new Search($("search"), $("found"), model, found);
 const stream = new Stream(take, (state, text) => {
@@ -107,7 +107,8 @@ function ask() {
 function drawNow() {
   const news = changed ?? {};
   changed = null;
-  if (news.vpods?.size || news.pods?.size) palette.learn(model.tenants().keys());
+  if (news.namespaces?.size) news.pods = new Set(model.pods.keys()); // other tenants have what is on them
+  if (news.vpods?.size || news.pods?.size) palette.learn(model.slotsByTenant().keys());
   if (news.pods?.size || news.nodes?.size) map.update(news.pods ?? new Set(), news.nodes ?? new Set());
   if (!map.draw()) ask(); // the rest of the pods in the next frame
   if (!due) return;
@@ -122,7 +123,7 @@ function drawNow() {
   drawNotices();
   drawLegend();
   drawTable();
-  const seen = ["pods", "vpods", "nodes", ...(model.pools.size > 1 || !selection ? ["pools"] : [])];
+  const seen = ["pods", "vpods", "nodes", "tenancy", "tenants", "namespaces", ...(model.pools.size > 1 || !selection ? ["pools"] : [])];
   if (!whatIf.open) drawSide(seen.some((section) => news[section]?.size));
   say();
 }
@@ -195,12 +196,12 @@ function drawNotices() {
 }
 
 function drawLegend() {
-  const tenants = [...model.tenants()].sort(([a, m], [b, n]) => n - m || byName(a, b)).slice(0, LEGEND);
+  const tenants = [...model.slotsByTenant()].sort(([a, m], [b, n]) => n - m || byName(a, b)).slice(0, LEGEND);
   const key = (classes, text) => el("span", { class: "key" }, el("i", { class: classes }), text);
   const shown = tenants.map(([tenant]) => tenant).join(" ");
   if ($("legend").dataset.shown === shown && $("legend").firstChild) return;
   $("legend").dataset.shown = shown;
-  const more = model.tenants().size - tenants.length;
+  const more = model.slotsByTenant().size - tenants.length;
   $("legend").replaceChildren(
     ...tenants.map(([tenant]) => key(`swatch ${palette.classes(tenant)}`, tenant)),
     more > 0 ? el("span", { class: "quiet" }, `and ${count(more, "tenant")} more`) : "",
@@ -211,14 +212,15 @@ function drawLegend() {
 function drawTable() {
   const box = $("table");
   if (box.hidden || box.querySelector("button:active") || !tablePace.due()) return; // do not take it from under the pointer
-  const scrolled = [...box.children].map((it) => [it.scrollTop, it.scrollLeft]);
+  const scrolled = new Map([...box.children].map((it) => [it.dataset.table, [it.scrollLeft, it.scrollTop]]));
   const focused = box.contains(document.activeElement) ? document.activeElement : null;
-  const link = (kind, name) => el("button", { type: "button", class: "link", "data-focus": `${kind} ${name}`, onclick: () => select(kind, name) }, name);
-  const at = [...box.children].indexOf(focused?.closest(".scroll"));
-  box.replaceChildren(...tables(model, rowsOf(model.history, model.pools.get(pool)), link, order, sorted));
-  scrolled.forEach(([top, left], index) => box.children[index]?.scrollTo(left, top));
+  const link = (kind, name) => el("button", { type: "button", class: "link", "data-focus": `${kind} ${name}`, "aria-current": selection?.kind === kind && selection.name === name && "true", onclick: () => select(kind, name) }, name);
+  const at = focused?.closest(".scroll")?.dataset.table;
+  const known = model.pools.get(pool);
+  box.replaceChildren(...tables(model, rowsOf(model.history, known), known?.slots ?? 0, link, order, sorted));
+  for (const it of box.children) it.scrollTo(...(scrolled.get(it.dataset.table) ?? [0, 0]));
   if (!focused) return;
-  const again = [...box.querySelectorAll("button")].find((it) => it.dataset.focus === focused.dataset.focus) ?? box.children[at];
+  const again = [...box.querySelectorAll("button")].find((it) => it.dataset.focus === focused.dataset.focus) ?? [...box.children].find((it) => it.dataset.table === at);
   again?.focus({ preventScroll: true });
 }
 
@@ -281,10 +283,22 @@ function select(kind, name) {
   document.documentElement.classList.add("selected");
   remember(true);
   map.select(selection);
+  tablePace.reset(); // its row is marked
   draw();
   if (whatIf.open) return; // the plan stays beside it
   drawSide(true);
   showSide();
+}
+
+/** Show the tenants as a table, and in it one of them; "" for the first. */
+function showRow(tenant) {
+  if (tenant) select("tenant", tenant);
+  showTable(true);
+  remember(true);
+  const rows = document.querySelector('[data-table="tenants"]');
+  const found = [...(rows?.querySelectorAll("button.link") ?? [])].find((it) => !tenant || it.dataset.focus === `tenant ${tenant}`);
+  found?.scrollIntoView({ block: "nearest" });
+  found?.focus({ preventScroll: true });
 }
 
 /** Where the side is not beside the map, but above it. */

@@ -1,13 +1,13 @@
 // What the stream has told, and what follows from it. Nothing here touches the document.
 
-const SECTIONS = ["service", "pools", "pods", "vpods", "nodes", "history", "notListed"];
+const SECTIONS = ["service", "pools", "pods", "vpods", "nodes", "history", "notListed", "tenancy", "tenants", "namespaces"];
 const collator = new Intl.Collator("en", { numeric: true });
 
 /** Order of names: numbers in them as numbers. */
 export const byName = (a, b) => collator.compare(a, b);
 
-/** The tenant of a vpod's key: its namespace. */
-export const tenantOf = (vpod) => vpod.slice(0, Math.max(0, vpod.indexOf("/")));
+/** The namespace of a vpod's key. */
+const namespaceOf = (vpod) => vpod.slice(0, Math.max(0, vpod.indexOf("/")));
 
 /** A pod's placement as {vreplicas, slots, written}; see the records' documentation. */
 export function placement(value) {
@@ -76,17 +76,34 @@ export class Model {
     return this.service.get("") ?? {};
   }
 
+  /** The tenant of a vpod's key: its namespace, if the pool that tenants share does not say otherwise. */
+  tenantOf(vpod) {
+    const namespace = namespaceOf(vpod);
+    return this.namespaces.get(namespace) ?? namespace;
+  }
+
+  /** What is told of all tenants of a pool that they share; undefined if they do not. */
+  get sharing() {
+    return this.tenancy.get("");
+  }
+
+  /** Tenants of a pool that they share, [[name, record]]: those that wait for most first, as they are told. */
+  tenantRows() {
+    return [...this.tenants].sort(([a, m], [b, n]) => n.waitingSlots - m.waitingSlots || n.usedSlots - m.usedSlots || byName(a, b));
+  }
+
   /** Tenant -> slots, for all that are placed here or wait. */
-  tenants() {
+  slotsByTenant() {
     this.tenantSlots ??= this.#addTenants();
     return this.tenantSlots;
   }
 
   #addTenants() {
     const found = new Map();
-    for (const vpod of this.vpods.keys()) found.set(tenantOf(vpod), 0);
+    for (const tenant of this.tenants.keys()) found.set(tenant, 0);
+    for (const vpod of this.vpods.keys()) found.set(this.tenantOf(vpod), 0);
     for (const [vpod, on] of this.podsOf) {
-      const tenant = tenantOf(vpod);
+      const tenant = this.tenantOf(vpod);
       let slots = found.get(tenant) ?? 0;
       for (const { slots: taken } of on.values()) slots += taken;
       found.set(tenant, slots);
@@ -100,8 +117,8 @@ export class Model {
     for (const [vpod, value] of Object.entries(this.pods.get(name)?.placements ?? {})) {
       const { slots, written } = placement(value);
       const own = vpod === first;
-      const key = own ? "" : tenantOf(vpod);
-      const part = parts.get(key) ?? { tenant: tenantOf(vpod), slots: 0, reserved: 0, own };
+      const key = own ? "" : this.tenantOf(vpod);
+      const part = parts.get(key) ?? { tenant: this.tenantOf(vpod), slots: 0, reserved: 0, own };
       part.slots += slots;
       part.reserved += slots - written;
       parts.set(key, part);
@@ -150,7 +167,7 @@ export class Model {
     if (kind === "vpod") return [...(this.podsOf.get(name)?.keys() ?? [])];
     if (kind !== "tenant") return [...this.pods].filter(([, pod]) => pod[kind] === name).map(([pod]) => pod);
     const found = new Set();
-    for (const [vpod, on] of this.podsOf) if (tenantOf(vpod) === name) for (const pod of on.keys()) found.add(pod);
+    for (const [vpod, on] of this.podsOf) if (this.tenantOf(vpod) === name) for (const pod of on.keys()) found.add(pod);
     return [...found];
   }
 
@@ -201,7 +218,7 @@ export class Model {
       pod: this.pods.keys(),
       node: this.nodes.keys(),
       zone: new Set([...this.nodes.values()].map(({ zone }) => zone)),
-      tenant: this.tenants().keys(),
+      tenant: this.slotsByTenant().keys(),
       pool: this.pools.size > 1 ? this.pools.keys() : [],
     };
     const found = [];

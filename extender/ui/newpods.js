@@ -1,7 +1,7 @@
 // The pods that a plan would add: which they are, and how they are shown, before all that is there.
 
 import { count, el } from "./dom.js";
-import { byName, tenantOf } from "./model.js";
+import { byName } from "./model.js";
 
 const SHOWN = 200;
 
@@ -22,7 +22,8 @@ export function podsToCome(model, pool, question, { summary = {}, vpods = [] }) 
       const pod = add(name);
       pod.used += taken;
       pod.vreplicas += here;
-      pod.tenants.set(tenantOf(vpod), (pod.tenants.get(tenantOf(vpod)) ?? 0) + taken);
+      const tenant = model.tenantOf(vpod);
+      pod.tenants.set(tenant, (pod.tenants.get(tenant) ?? 0) + taken);
     }
   }
   const example = model.pods.keys().next().value ?? found.keys().next().value;

@@ -4,11 +4,12 @@ import { historyTable } from "./chart.js";
 import { el, table } from "./dom.js";
 import { stateOf } from "./map.js";
 import { byName, dimensionsOf } from "./model.js";
+import { notTold, tenantTable } from "./tenants.js";
 
 const ROWS = 500;
 
 /**
- * The columns of each table: [id, title, what it is sorted by, whether a record has it]. A column with the latter is shown
+ * The columns of each table: [id, title, what it is sorted by, whether a record has it (record, model)]. A column with the latter is shown
  * only if some record has it. The id is what the page's address says: `sortPods=-used`
  * is by used slots, the most first. Texts begin with A and numbers with the most where nothing else is said.
  */
@@ -28,6 +29,7 @@ const COLUMNS = {
   ],
   vpods: [
     ["vpod", "vpod", (_, [key]) => key],
+    ["tenant", "Tenant", (model, [key]) => model.tenantOf(key), (_, model) => model.sharing],
     ["wanted", "Wanted", (_, [, vpod]) => vpod.wanted],
     ["placed", "Placed", (model, [key]) => model.spread(key).total],
     ["published", "Published", (_, [, vpod]) => vpod.published],
@@ -83,17 +85,18 @@ export class Order {
   }
 }
 
-/** Tables of pods, vpods and the pool over time. `link(kind, name)` makes a button; `sorted(kind, title)` is told what a person chose. */
-export function tables(model, rows, link, order, sorted) {
+/** Tables of tenants, where they share the pool, of pods, vpods and the pool over time. `link(kind, name)` makes a button; `sorted(kind, title)` is told what a person chose. */
+export function tables(model, rows, slots, link, order, sorted) {
   return [
-    part(sortable("Pods", "pods", model, link, order, sorted), model.pods.size),
-    part(sortable("vpods", "vpods", model, link, order, sorted), model.vpods.size),
-    part(historyTable(rows), rows.length),
-  ];
+    model.sharing && part("tenants", tenantTable(model, link, slots), notTold(model), "those that wait for least"),
+    part("pods", [sortable("Pods", "pods", model, link, order, sorted)], model.pods.size - ROWS),
+    part("vpods", [sortable("vpods", "vpods", model, link, order, sorted)], model.vpods.size - ROWS),
+    part("history", [historyTable(rows)], 0),
+  ].filter(Boolean);
 }
 
 function sortable(name, kind, model, link, order, sorted) {
-  const columns = COLUMNS[kind].filter(([, , , has]) => !has || [...model[kind].values()].some(has));
+  const columns = COLUMNS[kind].filter(([, , , has]) => !has || [...model[kind].values()].some((record) => has(record, model)));
   const place = (column) => columns.indexOf(COLUMNS[kind][column]);
   const shown = order.sorted(kind, model).slice(0, ROWS);
   const one = kind === "pods" ? "pod" : "vpod";
@@ -109,8 +112,9 @@ const tenantsOf = (model, pod) => model.segments(pod).map(({ tenant, slots }) =>
 
 const zonesOf = (model, vpod) => model.spread(vpod).zones.map(([zone, here]) => `${zone || "no node"} ${here}`).join(", ");
 
-function part(content, size) {
-  const name = content.querySelector("caption").textContent;
-  const rest = size - ROWS;
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, content, rest > 0 && el("p", { class: "quiet" }, `and ${rest.toLocaleString("en")} more: search for them`));
+/** A table in its frame. `rest`: rows that are left out, of which `hint` says something. */
+function part(kind, content, rest, hint = "search for them") {
+  const name = content[0].querySelector("caption").textContent;
+  const left = rest > 0 && el("p", { class: "quiet" }, `and ${rest.toLocaleString("en")} more: ${hint}`);
+  return el("div", { class: "scroll", "data-table": kind, tabindex: "0", role: "region", "aria-label": name }, content, left);
 }
