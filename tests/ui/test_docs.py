@@ -11,7 +11,9 @@ import pytest
 from extender.engine.pods.pod_loads import pod_loads
 from extender.model.assignment import Assignment, encode_assignment
 from extender.model.objects import LoadTarget
+from extender.model.tenancy import Tenancy
 from extender.service.http.page import facts, stream
+from extender.whatif.tenants import TENANTS_LISTED_MAX
 from tests.support.builders import POOL, Scene
 from tests.ui.scene import a_page
 
@@ -21,9 +23,10 @@ IMAGE_BYTES_MAX = 200_000
 
 
 def told() -> facts.News:
-    """With all that a pool's leader knows: load, dimensions and hand-over, too."""
+    """With all that a pool's leader knows: load, dimensions, hand-over and tenants, too."""
     balanced = LoadTarget(metric="requests", target=1.2)
-    scene = Scene(capacities=(("cpu", 4000),), load=balanced)
+    shared = Tenancy(tenant_label="team")
+    scene = Scene(capacities=(("cpu", 4000),), load=balanced, tenancy=shared)
     told = encode_assignment(Assignment(1, "n/p", "uid-0", {}))
     scene.pod(0, {"tenant/a": 1}, assignment_text=told).vpod("a", 1, {0: 1})
     scene.pool.load = pod_loads({0: 10.0}, {0: 1})
@@ -36,7 +39,9 @@ def told() -> facts.News:
     return asyncio.run(look())
 
 
-@pytest.mark.parametrize("section", ["service", "pools", "pods", "vpods", "nodes"])
+@pytest.mark.parametrize(
+    "section", ["service", "pools", "pods", "vpods", "nodes", "tenancy", "tenants"]
+)
 def test_the_fields_of_a_section_are_those_of_its_records(section: str):
     (row,) = re.findall(rf"^\| `{section}` \|[^|]*\| (.*) \|$", TEXT, re.MULTILINE)
     (record,) = told()[section].values()
@@ -56,6 +61,8 @@ def test_every_section_is_described():
 
 def test_the_limits_are_those_of_the_code():
     for limit in (
+        f"The {TENANTS_LISTED_MAX} that wait for most are listed",
+        f"the {TENANTS_LISTED_MAX} that wait for most |",
         f"{facts.PODS_MAX:,} pods, {facts.VPODS_MAX:,} vpods and {facts.POOLS_MAX:,} pools",
         f"{stream.STREAMS_MAX} streams a replica",
         f"leaves {stream.QUEUE_ITEMS_MAX} events unread",

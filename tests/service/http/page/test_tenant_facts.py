@@ -4,11 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.tenancy import TenantUse
 from extender.model.objects import VPod
 from extender.model.tenancy import Tenancy, VReplicaQuota
 from extender.service.http.page import facts
 from extender.service.http.page.facts import TENANCY_SECTIONS
+from extender.whatif.tenants import tenants_of
 from tests.service.http.page.test_facts import facts_of, look, three_zones
 from tests.support.builders import NS, POOL, Scene, a_pool
 
@@ -30,7 +34,7 @@ def ask_for(scene: Scene, tenant: str, vreplicas: int, published: int = 0, name:
     scene.vpod(name or tenant, vreplicas, {0: published} if published else {}, namespace=tenant)
 
 
-def a_quota(tenant: str, **spec: int) -> VReplicaQuota:
+def a_quota(tenant: str, **spec: Any) -> VReplicaQuota:
     return VReplicaQuota(namespace=tenant, name="quota", pool=POOL, **spec)
 
 
@@ -135,14 +139,61 @@ def test_a_change_of_one_tenant_tells_no_other():
     assert look(it) == {}
 
 
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 9)),
+        st.tuples(st.just("guarantee"), st.sampled_from("ab"), st.integers(0, 20)),
+        st.tuples(st.just("team"), st.sampled_from("ab"), st.sampled_from(["red", ""])),
+        st.tuples(st.just("pods"), st.integers(0, 2)),
+        st.tuples(st.just("leave"), st.sampled_from("ab")),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60)
+@given(changes=CHANGES)
+def test_what_was_told_of_tenants_change_by_change_is_what_there_is(
+    changes: list[tuple[Any, ...]],
+):
+    scene = a_shared_pool(tenant_label="team")
+    it = facts_of(scene)
+    quotas: dict[str, VReplicaQuota] = {}
+    for change in changes:
+        look(it)
+        match change:
+            case "ask", name, vreplicas, published:
+                ask_for(scene, name, vreplicas, published)
+            case "guarantee", name, guarantee:
+                quota = a_quota(name, guarantee=guarantee)
+                scene.state.quota_changed(quotas.get(name), quota)
+                quotas[name] = quota
+            case "team", name, team:
+                scene.namespace(name, team=team)
+            case "pods", replicas:
+                scene.stateful_set(replicas)
+            case _, name:
+                scene.no_vpod(name)
+    look(it)
+    look(it)
+    fresh = facts_of(scene)
+    look(fresh)
+    for section in TENANCY_SECTIONS:
+        assert it.all().get(section) == fresh.all().get(section)
+
+
 def test_tenants_are_counted_only_when_something_has_changed(monkeypatch: pytest.MonkeyPatch):
     scene = a_shared_pool(2, 3)
     it = facts_of(scene)
     look(it)
     look(it)
     counted: list[str] = []
-    count = facts.tenants_of
-    monkeypatch.setattr(facts, "tenants_of", lambda pool: counted.append(pool.key) or count(pool))
+
+    def noted(pool: PoolState) -> list[TenantUse]:
+        counted.append(pool.key)
+        return tenants_of(pool)
+
+    monkeypatch.setattr(facts, "tenants_of", noted)
     look(it)
     look(it)
     assert counted == []
