@@ -153,6 +153,7 @@ class Facts:
         keys = there[:POOLS_MAX]
         for count, key in enumerate(keys, 1):
             if (pool := state.pools.get(key)) is not None:
+                _ = pool.vpods  # Deciding what is admitted may change the revision.
                 own = self._own(key)
                 sign = (pool, *state.revision_of(pool), pool.load, own)
                 section.put(key, sign, partial(_pool_with_leader, pool, own))

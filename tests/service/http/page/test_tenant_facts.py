@@ -12,6 +12,7 @@ from extender.model.objects import VPod
 from extender.model.tenancy import Tenancy, VReplicaQuota
 from extender.service.http.page import facts
 from extender.service.http.page.facts import TENANCY_SECTIONS
+from extender.service.http.page.records import Record, pool_record
 from extender.whatif.tenants import tenants_of
 from tests.service.http.page.test_facts import facts_of, look, three_zones
 from tests.support.builders import NS, POOL, Scene, a_pool
@@ -198,6 +199,25 @@ def test_tenants_are_counted_only_when_something_has_changed(monkeypatch: pytest
     look(it)
     assert counted == []
     ask_for(scene, "tenant-1", 4)
+    look(it)
+    assert counted == [POOL]
+
+
+def test_a_change_that_has_shares_decided_anew_has_the_pool_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    scene = a_shared_pool(30, default_limit=50)
+    it = facts_of(scene)
+    look(it)
+    counted: list[str] = []
+
+    def noted(pool: PoolState) -> Record:
+        counted.append(pool.key)
+        return pool_record(pool)
+
+    monkeypatch.setattr(facts, "pool_record", noted)
+    ask_for(scene, "late", 4)
+    look(it)
     look(it)
     assert counted == [POOL]
 
