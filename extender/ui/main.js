@@ -107,7 +107,7 @@ function ask() {
 function drawNow() {
   const news = changed ?? {};
   changed = null;
-  if (news.namespaces?.size) news.pods = new Set(model.pods.keys()); // other tenants have what is on them
+  if (news.namespaces?.size) news.pods = new Set([...(news.pods ?? []), ...model.podsOfNamespaces(news.namespaces)]); // other tenants have what is on them
   if (news.vpods?.size || news.pods?.size) palette.learn(model.slotsByTenant().keys());
   if (news.pods?.size || news.nodes?.size) map.update(news.pods ?? new Set(), news.nodes ?? new Set());
   if (!map.draw()) ask(); // the rest of the pods in the next frame

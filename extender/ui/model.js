@@ -171,6 +171,13 @@ export class Model {
     return [...found];
   }
 
+  /** The pods that have vpods of these namespaces. */
+  podsOfNamespaces(names) {
+    const found = new Set();
+    for (const [vpod, on] of this.podsOf) if (names.has(namespaceOf(vpod))) for (const pod of on.keys()) found.add(pod);
+    return found;
+  }
+
   /** Pods that take no new work, by reason: [[reason, [pod]]], most first. */
   unschedulable() {
     const found = new Map();
