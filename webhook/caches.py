@@ -1,5 +1,5 @@
-"""What the webhook knows: pools, quotas, vpods and namespaces. A reflector feeds each cache, and
-reads do not wait.
+"""What the webhook knows: pools, quotas, vpods, namespaces and priority classes. A reflector feeds
+each cache, and reads do not wait.
 
 A review must be answered within 3 s while a user waits. So it is answered from memory, which is as
 old as the watches (milliseconds), and does not ask the API server. (Only an eviction does, see
@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from extender.kube.api import (
     ADAPTERPOOLS,
     NAMESPACES,
+    PRIORITYCLASSES,
     VPODS,
     VREPLICAQUOTAS,
     Obj,
@@ -24,10 +25,10 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.sink import DecodedListing
-from extender.model.decode import namespace_from, pool_from, vpod_from
+from extender.model.decode import namespace_from, pool_from, priority_class_from, vpod_from
 from extender.model.decode_tenancy import quota_from
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPool, Namespace, VPod
+from extender.model.objects import AdapterPool, Namespace, PriorityClass, VPod
 from extender.model.reading import key_of
 from extender.model.tenancy import VReplicaQuota
 
@@ -109,6 +110,7 @@ AnyStore: TypeAlias = (
     | ObjectStore[VPod]
     | ObjectStore[Namespace]
     | ObjectStore[VReplicaQuota]
+    | ObjectStore[PriorityClass]
 )
 
 
@@ -120,6 +122,7 @@ class WebhookCaches:
         self.vpods = ObjectStore("VPod", vpod_from)
         self.namespaces = ObjectStore("Namespace", namespace_from)
         self.quotas = ObjectStore("VReplicaQuota", quota_from)
+        self.priority_classes = ObjectStore("PriorityClass", priority_class_from)
 
     @property
     def sinks(self) -> Mapping[Resource, AnyStore]:
@@ -129,6 +132,7 @@ class WebhookCaches:
             VPODS: self.vpods,
             NAMESPACES: self.namespaces,
             VREPLICAQUOTAS: self.quotas,
+            PRIORITYCLASSES: self.priority_classes,
         }
 
     @property
@@ -152,6 +156,10 @@ class WebhookCaches:
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of that name."""
         return self.namespaces.get(name)
+
+    def priority_class(self, name: str) -> PriorityClass | None:
+        """The PriorityClass of that name."""
+        return self.priority_classes.get(name)
 
     def vpods_of(self, pool_key: str) -> int:
         """How many VPods name this pool and are not being deleted. One pass, made when a pool is

@@ -37,6 +37,7 @@ from extender.model.objects import AdapterPool, object_key
 from extender.model.quantity import quantity
 from extender.model.reading import Json, mapping, sequence, text
 from webhook.caches import WebhookCaches
+from webhook.priority import with_priority
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
 NO_PLACEMENTS_TEXT: Final = "{}"
@@ -73,9 +74,11 @@ DEFAULT_STAMP: Final = Stamp()
 def stamp(
     request: AdmissionRequest, view: WebhookCaches, options: Stamp = DEFAULT_STAMP
 ) -> Verdict:
-    """Return the verdict of ``/mutate``: always allowed, with a patch for an adapter pod at
-    creation.
+    """Return the verdict of ``/mutate``. An adapter pod is always allowed, with a patch at its
+    creation; see ``webhook.priority`` for VPods.
     """
+    if (request.group, request.resource, request.subresource) == (names.GROUP, "vpods", ""):
+        return with_priority(request, view)
     pod = request.object
     if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
         return ALLOWED

@@ -85,6 +85,9 @@ ACCESS_REVIEWS: Final = Resource(
     "SubjectAccessReview",
     namespaced=False,
 )
+PRIORITYCLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 VPODS: Final = Resource(GROUP, VERSION, "vpods", "VPod")
 ADAPTERPOOLS: Final = Resource(GROUP, VERSION, "adapterpools", "AdapterPool")
 VREPLICAQUOTAS: Final = Resource(GROUP, VERSION, "vreplicaquotas", "VReplicaQuota")

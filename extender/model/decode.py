@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from extender.model import names
 from extender.model.amounts import amounts_from
 from extender.model.assignment import is_expired
-from extender.model.decode_tenancy import tenancy_from
+from extender.model.decode_tenancy import preemption_from, tenancy_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.indexes import INDEXED_SLOTS_MAX
@@ -41,6 +41,7 @@ from extender.model.objects import (
     LoadTarget,
     Namespace,
     Node,
+    PriorityClass,
     Rollout,
     RolloutStrategy,
     Scaling,
@@ -581,7 +582,27 @@ def pool_from(obj: Json) -> AdapterPool:
         rollout=_rollout(obj),
         scaling=_scaling(obj),
         tenancy=tenancy_from(obj),
+        preemption=preemption_from(obj),
     )
+
+
+def priority_class_from(obj: Json) -> PriorityClass:
+    """Decode a PriorityClass. Raises InvalidObject."""
+    name, value = _required(obj, "PriorityClass", "metadata", "name"), obj.get("value")
+    if type(value) is not int:
+        raise InvalidObject(_subject(obj, "PriorityClass"), "value", "must be an integer")
+    preempts = text(obj, "preemptionPolicy") != names.PREEMPT_NEVER
+    return PriorityClass(name=name, value=value, preempts=preempts)
+
+
+def _priority(vpod: Json) -> int:
+    """spec.priority; 0 if it is absent, or if its class has not been looked up."""
+    value = value_at(vpod, ("spec", "priority"))
+    if value is None:
+        return 0
+    if type(value) is not int:
+        raise InvalidObject(_subject(vpod, "VPod"), "spec.priority", "must be an integer")
+    return value
 
 
 def pool_namespace_of(vpod: Json) -> str:
@@ -616,4 +637,6 @@ def vpod_from(obj: Json) -> VPod:
             value_at(obj, ("spec", "perVReplica")), _subject(obj, kind), "spec.perVReplica"
         ),
         created_at=text(metadata, "creationTimestamp"),
+        priority=_priority(obj),
+        preempts=text(obj, "spec", "preemptionPolicy") != names.PREEMPT_NEVER,
     )

@@ -1,10 +1,10 @@
-"""Decodes ``spec.tenancy`` of AdapterPools, and VReplicaQuotas."""
+"""Decodes ``spec.tenancy`` and ``spec.preemption`` of AdapterPools, and VReplicaQuotas."""
 
 from types import MappingProxyType
 
 from extender.model.errors import InvalidObject
 from extender.model.reading import Json, condition_in, count, key_of, mapping, text, value_at
-from extender.model.tenancy import QuotaStatus, Tenancy, VReplicaQuota
+from extender.model.tenancy import PATIENCE_S, Preemption, QuotaStatus, Tenancy, VReplicaQuota
 
 
 def tenancy_from(obj: Json) -> Tenancy | None:
@@ -27,6 +27,15 @@ def tenancy_from(obj: Json) -> Tenancy | None:
         ),
         tenant_label=text(raw, "tenantLabel"),
     )
+
+
+def preemption_from(obj: Json) -> Preemption | None:
+    """Read spec.preemption of an AdapterPool; None if it is absent. Raises InvalidObject."""
+    if not isinstance(value_at(obj, ("spec", "preemption")), dict):
+        return None
+    subject, where = f"AdapterPool {key_of(obj)}", "spec.preemption.patienceSeconds"
+    raw = mapping(obj, "spec", "preemption").get("patienceSeconds")
+    return Preemption(patience_s=count(raw, subject, where, default=PATIENCE_S))
 
 
 def quota_from(obj: Json) -> VReplicaQuota:

@@ -55,6 +55,8 @@ RETRY_ANNOTATION: Final = "vreplica.dev/retry"
 SLOTS_RESOURCE: Final = "vreplica.dev/slots"
 """Extended resource. kube-scheduler's ``managedResources`` selects adapter pods by it."""
 
+PREEMPT_NEVER: Final = "Never"
+"""The preemptionPolicy of who waits for free room."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 UNKNOWN_ZONE: Final = "unknown"
 """Zone of a node without the zone label, as in Knative."""

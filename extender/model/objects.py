@@ -17,7 +17,7 @@ from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.max_unavailable import USUAL, MaxUnavailable
 from extender.model.node_fit import NodeFit, Taint
-from extender.model.tenancy import NotAdmitted, Tenancy
+from extender.model.tenancy import WHOLE_POOL, NotAdmitted, Preemption, Tenancy
 
 ORDINAL_MAX: Final = 100_000
 """The state keeps ordinals as bits of an int: a greater one would slow down the decisions of all
@@ -75,8 +75,8 @@ class VPod:
     """A tenant's object that asks for ``vreplicas``, each of ``weight`` slots, in a pool.
 
     ``placements`` (pod name -> vreplicas, sorted by ordinal) is what its status publishes. In a
-    pool with ``tenancy``, the state has only the vreplicas that are admitted. ``asked`` is always
-    what the tenant asks for.
+    pool that admits (``AdapterPool.sharing``), the state has only the vreplicas that are admitted.
+    ``asked`` is always what the tenant asks for.
     """
 
     namespace: str
@@ -108,6 +108,10 @@ class VPod:
     """What one vreplica takes of the pool's ``capacities``."""
     created_at: str = ""
     """metadata.creationTimestamp; "" if a caller does not say."""
+    priority: int = 0
+    """That of its PriorityClass, as the webhook has written it."""
+    preempts: bool = True
+    """False with ``preemptionPolicy: Never``: it is placed first, and takes nothing from others."""
     not_admitted: NotAdmitted | None = None
     """Set by the state only."""
 
@@ -535,14 +539,24 @@ class AdapterPool:
     scaling: Scaling = field(default_factory=Scaling)
     tenancy: Tenancy | None = None
     """None: who comes first gets the pool's slots."""
+    preemption: Preemption | None = None
+    """None: a vpod of a higher priority is placed first, and takes nothing from others."""
+
+    @property
+    def sharing(self) -> Tenancy | None:
+        """How the pool decides what it admits; None if it admits everything."""
+        if self.tenancy is None and self.preemption is not None:
+            return WHOLE_POOL
+        return self.tenancy
 
     def is_shared_anew(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
         """Whether a namespace whose labels change is another tenant, or may use the pool now, or no
-        longer; always False without tenancy.
+        longer; always False if the pool admits everything.
         """
-        if self.tenancy is None or before == after:
+        sharing = self.sharing
+        if sharing is None or before == after:
             return False
-        label, selects = self.tenancy.tenant_label, self.namespace_selector.matches
+        label, selects = sharing.tenant_label, self.namespace_selector.matches
         is_another = bool(label) and before.get(label) != after.get(label)
         return is_another or selects(before) != selects(after)
 
@@ -635,6 +649,21 @@ class AdapterPool:
     def stateful_set_key(self) -> str:
         """Key of its StatefulSet."""
         return f"{self.namespace}/{self.stateful_set}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A PriorityClass of scheduling.k8s.io/v1. VPods name one as pods do."""
+
+    name: str
+    value: int
+    preempts: bool = True
+    """False with ``preemptionPolicy: Never``."""
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

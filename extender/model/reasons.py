@@ -42,6 +42,8 @@ class ConflictReason(StrEnum):
     """The pool's namespaceSelector does not select the vpod's namespace."""
     QUOTA_EXCEEDED = "QuotaExceeded"
     """The vpod's tenant has as many of the pool's slots as its limit or its fair share allows."""
+    PREEMPTED = "Preempted"
+    """Vpods of a higher priority have the slots that the vpod asks for."""
     PLUGIN_FAILED = "PluginFailed"
     """A third-party plugin of the pool's profile raised, or gave no valid answer, for the vpod."""
     POD_UNSCHEDULABLE = "PodUnschedulable"

@@ -1,13 +1,19 @@
-"""Tenancy: what tells how the tenants of a pool share its slots.
+"""Tenancy: what tells how the tenants of a pool share its slots. Preemption: when vpods of a higher
+priority take slots from others.
 
-A pool with ``spec.tenancy`` admits of each vpod as many vreplicas as its tenant may have. What is
-not admitted waits with the reason ``QuotaExceeded``. ``engine.state.tenancy`` decides how many.
+A pool with ``spec.tenancy`` admits of each vpod as many vreplicas as its tenant may have. A pool
+with ``spec.preemption`` admits the vpods of the highest priority first. What is not admitted waits,
+with the reason ``QuotaExceeded`` or ``Preempted``. ``engine.state.tenancy`` decides how many.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from extender.model.reasons import ConflictReason
+
+PATIENCE_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +32,15 @@ class Tenancy:
     """
     tenant_label: str = ""
     """"" if each namespace is a tenant."""
+    is_whole: bool = False
+    """Whether all namespaces together are one tenant: the pool has no ``spec.tenancy``."""
 
     def tenant_of(self, namespace: str, labels: Mapping[str, str]) -> str:
         """The tenant of a namespace with these labels. A namespace without ``tenant_label`` is a
         tenant of its own, whose name no value of a label can be.
         """
-        if not self.tenant_label:
-            return namespace
+        if self.is_whole or not self.tenant_label:
+            return "" if self.is_whole else namespace
         return labels.get(self.tenant_label) or f"namespace/{namespace}"
 
     def guarantee_of(self, quota: "VReplicaQuota | None") -> int:
@@ -48,6 +56,17 @@ class Tenancy:
         if quota is None or quota.limit is None:
             return self.default_limit
         return quota.limit
+
+
+WHOLE_POOL: Final = Tenancy(is_whole=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    """``spec.preemption`` of a pool."""
+
+    patience_s: int = PATIENCE_S
+    """So long vpods of a higher priority wait for pods that may still come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +136,9 @@ class NotAdmitted(NamedTuple):
     admitted.
     """
     within_limit: int
-    """Those of them that the tenant's limit allows. The pool grows for them where it can."""
+    """Those of them that the tenant's limit allows, and to which minPodsPerVPod would raise the
+    vpod. The pool grows for them where it can.
+    """
     why: str
     """What its tenant may have, as text for people."""
+    reason: ConflictReason = ConflictReason.QUOTA_EXCEEDED

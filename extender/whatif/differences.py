@@ -8,7 +8,6 @@ from typing import Final
 
 from extender.engine.placing.plan import Decision
 from extender.model.counted import counted, first_of, taken_of
-from extender.model.reasons import ConflictReason
 from extender.whatif.comparison import moved
 from extender.whatif.new_tenants import tenant_rows
 from extender.whatif.sides import Compared, Side
@@ -83,7 +82,7 @@ def reasons_of(decision: Decision) -> list[str]:
     reasons = [str(explanation.reason)] if explanation.reason is not None else []
     left_out = explanation.not_admitted
     if left_out is not None and explanation.asked > explanation.wanted:
-        reasons = [str(ConflictReason.QUOTA_EXCEEDED), left_out.why, *reasons]
+        reasons = [str(left_out.reason), left_out.why, *reasons]
     return [*reasons, *filter(None, [explanation.detail])] + [
         f"{count} {text}" for text, count in explanation.refused
     ]

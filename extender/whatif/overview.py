@@ -126,7 +126,7 @@ class Overview:
         """
         pending = 0
         waiting = list(
-            {**pool.vpods_with_pending, **dict.fromkeys(pool.over_quota())}
+            {**pool.vpods_with_pending, **dict.fromkeys(pool.waiting_for_quota())}
             if pool.adapter_pool is not None
             else pool.vpods
         )

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from extender.engine.pods.pod_loads import PodLoads
 from extender.engine.policy.profile import Profile
 from extender.engine.state.cluster_state import ClusterState
+from extender.engine.state.patience import Patience
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
@@ -68,6 +69,7 @@ class PoolSnapshot:
     watched_sources: frozenset[str]
     next_start_ordinal: int
     load: PodLoads
+    patience: Patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         watched_sources=pool.watched_sources,
         next_start_ordinal=pool.next_start_ordinal,
         load=pool.load,
+        patience=pool.patience.copy(),
     )
 
 
@@ -181,3 +184,4 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
         pool.excuse(name)
     pool.next_start_ordinal = taken.next_start_ordinal
     pool.load = taken.load
+    pool.recall_patience(taken.patience)

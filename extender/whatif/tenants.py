@@ -10,6 +10,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.tenancy import TenantUse
 from extender.model.counted import EXACT_MAX
 from extender.model.objects import VPod
+from extender.model.reasons import ConflictReason
 
 TENANTS_LISTED_MAX: Final = 50
 BORROWERS_NAMED_MAX: Final = 3
@@ -73,6 +74,8 @@ def _what_helps(pool: PoolState, vpod: VPod, mine: TenantUse) -> str:
     wanted = mine.admitted + missing
     if mine.limit is not None and wanted > mine.limit:
         changes.append(f"a limit of {wanted} slots for tenant {mine.tenant} (it is {mine.limit})")
+    if vpod.not_admitted is not None and vpod.not_admitted.reason is ConflictReason.PREEMPTED:
+        changes.append("a priority as high as that of the vpods that come first")
     known = pool.adapter_pool
     if mine.share is not None and known is not None and known.max_pods is not None:
         more = -(-missing // known.slots_per_pod)

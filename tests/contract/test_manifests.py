@@ -207,13 +207,19 @@ class TestAdmission:
             [condition] = webhook["matchConditions"]
             [writer] = DEFAULT_WRITERS
             assert condition["expression"] == f"request.userInfo.username == '{writer}'"
+        elif webhook["clientConfig"]["service"]["path"] == "/mutate":  # most have no priority
+            assert resources == {"vpods"}
+            [condition] = webhook["matchConditions"]
+            for field in ("priorityClassName", "priority", "preemptionPolicy"):
+                assert f"has(object.spec.{field})" in condition["expression"]
         else:
             assert resources == {"adapterpools", "vpods", "vreplicaquotas"}
 
-    def test_pods_are_stamped_again_when_another_webhook_changes_them(self):
-        [webhook] = CONFIGURATIONS[0]["webhooks"]
-        assert webhook["reinvocationPolicy"] == "IfNeeded"
-        assert webhook["rules"][0]["operations"] == ["CREATE"]
+    def test_what_is_stamped_is_stamped_again_when_another_webhook_changes_it(self):
+        pods, vpods = CONFIGURATIONS[0]["webhooks"]
+        assert pods["reinvocationPolicy"] == vpods["reinvocationPolicy"] == "IfNeeded"
+        assert pods["rules"][0]["operations"] == ["CREATE"]
+        assert vpods["rules"][0]["operations"] == ["CREATE", "UPDATE"]
 
     def test_the_condition_names_all_that_is_guarded(self):
         [condition] = CONFIGURATIONS[1]["webhooks"][0]["matchConditions"]

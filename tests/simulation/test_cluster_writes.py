@@ -10,6 +10,7 @@ from extender.kube.api import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITYCLASSES,
     STATEFULSETS,
     AlreadyExists,
     Api,
@@ -23,7 +24,6 @@ from extender.kube.api import (
     PatchType,
 )
 from extender.lab.apiserver.cluster import Cluster
-from extender.lab.apiserver.registry import PRIORITYCLASSES
 from extender.lab.embedded import node_object, stateful_set_object
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
 

@@ -100,12 +100,17 @@ def a_namespace(name: str, **labels: str) -> Obj:
     return {"metadata": {"name": name, "labels": labels}}
 
 
+def a_priority_class(name: str, value: int, **fields: Any) -> Obj:
+    return {"metadata": {"name": name}, "value": value, **fields}
+
+
 def caches(
     *,
     pools: Sequence[Obj] = (),
     vpods: Sequence[Obj] = (),
     namespaces: Sequence[Obj] = (),
     quotas: Sequence[Obj] = (),
+    priority_classes: Sequence[Obj] = (),
     synced: bool = True,
 ) -> WebhookCaches:
     """Caches that hold these objects."""
@@ -113,6 +118,7 @@ def caches(
     give_list(result.pools, pools, "1")
     give_list(result.vpods, vpods, "1")
     give_list(result.quotas, quotas, "1")
+    give_list(result.priority_classes, priority_classes, "1")
     if synced:
         give_list(result.namespaces, namespaces, "1")
     return result

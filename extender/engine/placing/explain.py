@@ -79,8 +79,10 @@ class Explanation(NamedTuple):
 
     @property
     def told_reason(self) -> ConflictReason | None:
-        """The reason that users read: ``reason``, or that the tenant has as much as it may."""
-        return ConflictReason.QUOTA_EXCEEDED if self.exceeds_quota else self.reason
+        """The reason that users read: ``reason``, or why not all is admitted."""
+        if self.exceeds_quota and self.not_admitted is not None:
+            return self.not_admitted.reason
+        return self.reason
 
     @property
     def is_satisfied(self) -> bool:
@@ -103,7 +105,7 @@ class Explanation(NamedTuple):
             placed = self._replace(not_admitted=None).outcome() + "; " if self.wanted else ""
             return (
                 f"{placed}{self.not_admitted.vreplicas} of {counted_are(self.asked, 'vreplica')} "
-                f"not admitted ({ConflictReason.QUOTA_EXCEEDED}): {self.not_admitted.why}"
+                f"not admitted ({self.not_admitted.reason}): {self.not_admitted.why}"
             )
         if not self.pending and self.reason is not None:
             stands = (

@@ -377,7 +377,9 @@ class ClusterState:
         return tenancy.tenant_of(namespace, known.labels if known is not None else {})
 
     def quotas_of(self, pool: AdapterPool, tenancy: Tenancy) -> dict[str, VReplicaQuota]:
-        """Tenant -> the quota that counts for it in a pool."""
+        """Tenant -> the quota that counts for it in a pool; none in a pool without tenants."""
+        if tenancy.is_whole:
+            return {}
         return counting_quotas(
             self.quotas.get(pool.key, {}).values(), partial(self.tenant_of, tenancy)
         )

@@ -24,6 +24,7 @@ from extender.engine.pods.claims import (
 from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.pods.topology import Topology
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
+from extender.engine.state.patience import Patience
 from extender.engine.state.pool_pods import PoolPods
 from extender.engine.state.tenancy import PoolTenancy, Surroundings, TenantUse
 from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, times
@@ -37,6 +38,7 @@ from extender.model.objects import (
     ordinal_of,
     placement_order,
 )
+from extender.model.tenancy import NotAdmitted
 
 
 class PoolState(PoolPods):
@@ -53,6 +55,8 @@ class PoolState(PoolPods):
         super().__init__(key, topology)
         self.profile: Profile = DEFAULT_PROFILE
         self.tenancy: PoolTenancy | None = None
+        """None if the pool admits everything."""
+        self.patience = Patience()
         self.on_admitted: Callable[[str, str], None] = _ignore
         """Called with the keys of the pool and of a vpod of which more or fewer vreplicas are
         admitted than before.
@@ -80,6 +84,11 @@ class PoolState(PoolPods):
         self._settle()
         return self._vpods
 
+    def rank_of(self, vpod_key: str) -> tuple[int, int]:
+        """Priority, and slots of one vreplica; (0, 0) for a vpod that is gone."""
+        vpod = self._vpods.get(vpod_key)
+        return (vpod.priority, vpod.weight) if vpod is not None else (0, 0)
+
     @property
     def vpods_with_pending(self) -> Mapping[str, None]:
         """vpods of which more is admitted than is decided for them, in the order in which that was
@@ -87,6 +96,11 @@ class PoolState(PoolPods):
         """
         self._settle()
         return self._with_pending
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether the pool has ``spec.tenancy``. ``tenancy`` is also set if it only preempts."""
+        return self.adapter_pool is not None and self.adapter_pool.tenancy is not None
 
     @property
     def forgettable(self) -> bool:
@@ -243,10 +257,13 @@ class PoolState(PoolPods):
     # -- what is admitted --------------------------------------------------------------------------
 
     def set_tenancy(self, surroundings: Surroundings) -> None:
-        """Follow the AdapterPool's ``tenancy``, the quotas and the labels of namespaces."""
+        """Follow how the AdapterPool shares its slots, the quotas and the labels of namespaces."""
         pool = self.adapter_pool
         self.revision += 1  # what tenants may have differs, even if nothing else is admitted
-        if pool is None or pool.tenancy is None:
+        sharing = pool.sharing if pool is not None else None
+        if pool is None or pool.preemption is None:
+            self.patience = Patience()
+        if pool is None or sharing is None:
             if self.tenancy is not None:
                 asked, self.tenancy = self.tenancy.asked(), None
                 for vpod in asked:
@@ -254,11 +271,11 @@ class PoolState(PoolPods):
             return
         if self.tenancy is None:
             self.tenancy = PoolTenancy(
-                pool, pool.tenancy, surroundings, self._used, self.schedulable_count
+                pool, sharing, surroundings, self._used, self.schedulable_count
             )
             for key, vpod in self._vpods.items():
                 self.tenancy.vpod_changed(key, vpod)
-        self.tenancy.regroup(pool, pool.tenancy)
+        self.tenancy.regroup(pool, sharing)
         self._resize()
 
     def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
@@ -283,22 +300,38 @@ class PoolState(PoolPods):
             left_out = left_out._replace(vreplicas=vpod.vreplicas - count)
         return replace(vpod, vreplicas=count, not_admitted=left_out)
 
-    def over_quota(self) -> list[str]:
-        """Keys of the vpods that ask for more than is admitted."""
+    def waiting_for_quota(self) -> Mapping[str, NotAdmitted]:
+        """Key of each vpod that asks for more than is admitted -> what is not."""
         self._settle()
-        return self.tenancy.over_quota() if self.tenancy is not None else []
+        return self.tenancy.waiting() if self.tenancy is not None else {}
 
     def tenant_uses(self) -> list[TenantUse]:
-        """What each tenant has, by name; [] if the pool has no tenancy."""
+        """What each tenant has, by name; [] if the pool has no ``spec.tenancy``."""
         self._settle()
-        return self.tenancy.uses() if self.tenancy is not None else []
+        return self.tenancy.uses() if self.tenancy is not None and self.has_tenants else []
+
+    def recall_patience(self, patience: Patience) -> None:
+        """Take over what another state remembers of who has waited."""
+        self.patience = patience.copy()
+        self._resize()
 
     def _resize(self) -> None:
-        if self.tenancy is not None and self.adapter_pool is not None:
-            self.tenancy.resize(slots_most(self.adapter_pool, self.stateful_set))
+        if self.tenancy is None or self.adapter_pool is None:
+            return
+        slots, overdue = slots_most(self.adapter_pool, self.stateful_set), self.patience.overdue
+        if overdue:
+            there = sum(
+                [pod.capacity if pod.schedulable else pod.held for pod in self.pods.values()]
+            )
+            slots = there if slots is None else min(slots, there)
+        self.tenancy.resize(slots)
+        self.tenancy.let_preempt(overdue or None)
 
     def _settle(self) -> None:
         """Decide anew what is admitted, if something has changed since."""
+        if self.patience.overdue and self.patience.revision != self.revision:
+            self.patience.revision = self.revision
+            self._resize()
         if self.tenancy is not None and self.tenancy.is_dirty:
             for vpod in self.tenancy.settle():
                 self._take_admitted(vpod)
@@ -400,9 +433,17 @@ class PoolState(PoolPods):
     def expire(self, now: float) -> list[str]:
         """Drop reservations that no write confirmed in time (``now``: of the clock by which they
         were reserved), and return the keys of their vpods.
-        Also forget the last ledgers of ordinals that are gone.
+        Also forget the last ledgers of ordinals that are gone, and note who has waited for pods for
+        too long.
         """
         self._forget_gone(now)
+        pool = self.adapter_pool
+        if pool is not None and pool.preemption is not None and self.tenancy is not None:
+            waiting = {**self.vpods_with_pending, **dict.fromkeys(self.tenancy.waiting())}
+            could_take = self.tenancy.beneficiaries(waiting)
+            if self.patience.look(could_take, waiting, pool.preemption.patience_s, now):
+                self._resize()
+                self._settle()
         stale = [
             (key, name)
             for key, claims in self.claims_by_vpod.items()

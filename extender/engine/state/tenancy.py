@@ -1,5 +1,5 @@
 """``PoolTenancy``: how many vreplicas of each vpod a pool admits, so that its tenants share its
-slots as ``spec.tenancy`` and VReplicaQuotas say.
+slots as ``spec.tenancy`` and VReplicaQuotas say, and vpods of a higher priority come first.
 
 What is placed is at most what is admitted, so the placer needs no rules about tenants. If fewer are
 admitted than are placed, the placer takes the rest away, as if the vpod asked for less.
@@ -9,7 +9,10 @@ admitted than are placed, the placer takes the rest away, as if the vpod asked f
 2. A tenant may use as many slots as its limit allows. If all tenants together ask for more than the
    pool can have, it may use its fair share (``fair_shares``).
 3. Inside a tenant, what is used stays admitted. The rest of what the tenant may use goes to its
-   vpods by age. If the tenant uses too much, the youngest vpods lose first.
+   vpods by priority, and by age among equals. If the tenant uses too much, those of the lowest
+   priority lose first, and among equals the youngest. In a pool with ``spec.preemption``, a vpod
+   that wants more takes it from vpods of a lower priority in the same way. A pool without
+   ``spec.tenancy`` is one tenant for this.
 4. A share may end within a heavy vreplica. The slots that are left over in this way are lent, one
    vreplica at a time, to those who have least for their weight.
 
@@ -19,19 +22,17 @@ concerns. A decision alone changes nothing: it stays within what was admitted.
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
+from extender.engine.state.admission import Wanted, admitted_within
 from extender.engine.state.fair_shares import TenantDemand, fair_shares
+from extender.engine.state.tenant import PRIORITY_MAX, UNLIMITED, Tenant
 from extender.model.counted import counted
 from extender.model.objects import AdapterPool, VPod
+from extender.model.reasons import ConflictReason
 from extender.model.tenancy import NotAdmitted, Tenancy, VReplicaQuota
-
-UNLIMITED: Final = 1 << 62
-"""More slots than any pool has."""
-_LAST: Final = "~"
-"""Sorts after every creation time."""
 
 
 class Surroundings(Protocol):
@@ -76,64 +77,6 @@ class TenantUse:
         return max(0, self.asked - self.used)
 
 
-class _Wanted(NamedTuple):
-    """vreplicas of one vpod."""
-
-    now: int
-    """What it wants. minPodsPerVPod raises it to the pods that there are."""
-    raised: int
-    """What it would want if there were minPodsPerVPod pods."""
-    used: int
-    """What it used when it last changed."""
-
-
-class _Tenant:
-    """The vpods of one tenant, as they ask."""
-
-    __slots__ = (
-        "admitted",
-        "allowance",
-        "demand",
-        "demand_raised",
-        "guarantee",
-        "lent",
-        "limit",
-        "name",
-        "slots_admitted",
-        "slots_used",
-        "surplus",
-        "vpods",
-        "waiting",
-        "wanted",
-        "weight",
-    )
-
-    def __init__(self, name: str, guarantee: int, limit: int | None, weight: int) -> None:
-        self.name = name
-        self.guarantee = guarantee
-        self.limit = UNLIMITED if limit is None else limit
-        self.weight = weight
-        self.vpods: dict[str, VPod] = {}
-        self.wanted: dict[str, _Wanted] = {}
-        self.demand = self.demand_raised = self.slots_used = self.surplus = 0
-        """Slots: what its vpods want now, what they would want with enough pods, what they use, and
-        what of that they no longer want.
-        """
-        self.allowance = UNLIMITED
-        """Slots that it may use: its limit, or its fair share if that is less."""
-        self.admitted: dict[str, int] | None = None
-        """vpod key -> vreplicas, by age. None: all that is wanted."""
-        self.slots_admitted = 0
-        self.waiting: list[VPod] = []
-        """Vpods that are not admitted wholly, in the order in which they are lent something."""
-        self.lent = False
-
-    @property
-    def capped_demand(self) -> int:
-        """What it wants within its limit."""
-        return min(self.demand, self.limit)
-
-
 class PoolTenancy:
     """One pool's tenants. ``used``: how many vreplicas a vpod uses (see 1 above). ``pods``: how
     many pods take vreplicas.
@@ -154,12 +97,12 @@ class PoolTenancy:
         self._used = used
         self._asked: dict[str, VPod] = {}
         self._not_admitted: dict[str, NotAdmitted] = {}
-        self._tenant_of: dict[str, _Tenant] = {}
-        self._tenants: dict[str, _Tenant] = {}
+        self._tenant_of: dict[str, Tenant] = {}
+        self._tenants: dict[str, Tenant] = {}
         self._quotas: Mapping[str, VReplicaQuota] = {}
         self._touched: dict[str, bool] = {}
         """Keys of the vpods that have changed since ``settle``."""
-        self._changed: dict[str, _Tenant] = {}
+        self._changed: dict[str, Tenant] = {}
         """The tenants that ``settle`` must look at."""
         self._demand = 0
         """The sum of what the tenants want within their limits."""
@@ -172,6 +115,8 @@ class PoolTenancy:
         """The least that a vpod with vreplicas wants: minPodsPerVPod, or the pods that there are if
         these are fewer.
         """
+        self._may_preempt: frozenset[str] | None = None
+        """Keys of the vpods that may take slots from others; None: all."""
         self._regroups = True
         self._dirty = False
 
@@ -208,6 +153,13 @@ class PoolTenancy:
             self._slots, self._shares = slots, None
             self._dirty = True
 
+    def let_preempt(self, keys: frozenset[str] | None) -> None:
+        """Only these vpods may take slots from others; None: all may, in a pool that preempts."""
+        if keys != self._may_preempt:
+            self._may_preempt = keys
+            self._changed |= self._tenants
+            self._dirty = True
+
     # -- reading -----------------------------------------------------------------------------------
 
     def admitted(self, vpod: VPod) -> VPod:
@@ -219,11 +171,30 @@ class PoolTenancy:
             vpod, vreplicas=max(0, vpod.vreplicas - left_out.vreplicas), not_admitted=left_out
         )
 
-    def over_quota(self) -> list[str]:
-        """Keys of the vpods that ask for more than is admitted. Right once ``settle`` has nothing
-        to do.
+    def waiting(self) -> dict[str, NotAdmitted]:
+        """Key of each vpod that asks for more than is admitted -> what is not. Right once
+        ``settle`` has nothing to do.
         """
-        return [key for key, left_out in self._not_admitted.items() if left_out.vreplicas > 0]
+        return {
+            key: left_out for key, left_out in self._not_admitted.items() if left_out.vreplicas > 0
+        }
+
+    def beneficiaries(self, waiting: Iterable[str]) -> list[str]:
+        """Those of these vpods that could take slots from vpods of a lower priority."""
+        lowest = {
+            name: min(
+                [one.priority for one in tenant.wanted.values() if one.used], default=PRIORITY_MAX
+            )
+            for name, tenant in self._tenants.items()
+        }
+        found = []
+        for key in waiting:
+            tenant = self._tenant_of.get(key)
+            if tenant is not None:
+                wanted = tenant.wanted[key]
+                if wanted.preempts and wanted.priority > lowest[tenant.name]:
+                    found.append(key)
+        return found
 
     def asked(self) -> list[VPod]:
         """All vpods, with what their tenants ask for."""
@@ -234,25 +205,26 @@ class PoolTenancy:
         return self._surroundings.tenant_of(self._tenancy, namespace)
 
     def uses(self) -> list[TenantUse]:
-        """What each tenant has, by name. Right once ``settle`` has nothing to do."""
+        """What each tenant has, by name. Right once ``settle`` has nothing to do. A decision counts
+        as used once its write is seen.
+        """
         return [self._use_of(self._tenants[name]) for name in sorted(self._tenants)]
 
-    def _use_of(self, tenant: _Tenant) -> TenantUse:
-        used = sum([self._used(key) * vpod.weight for key, vpod in tenant.vpods.items()])
-        guaranteed = min(tenant.guarantee, tenant.limit) - used
+    def _use_of(self, tenant: Tenant) -> TenantUse:
+        guaranteed = min(tenant.guarantee, tenant.limit) - tenant.slots_used
         return TenantUse(
             tenant=tenant.name,
             vpods=len(tenant.vpods),
-            asked=sum([vpod.vreplicas * vpod.weight for vpod in tenant.vpods.values()]),
+            asked=tenant.slots_asked,
             admitted=tenant.slots_admitted,
-            used=used,
+            used=tenant.slots_used,
             guarantee=tenant.guarantee,
             limit=None if tenant.limit == UNLIMITED else tenant.limit,
             share=tenant.allowance if self._is_shared else None,
             is_below_guarantee=guaranteed > 0 and self._could_use(tenant, guaranteed),
         )
 
-    def _could_use(self, tenant: _Tenant, slots: int) -> bool:
+    def _could_use(self, tenant: Tenant, slots: int) -> bool:
         """Whether a vreplica of the tenant that could be placed waits, and fits in ``slots``."""
         return any(
             vpod.weight <= slots and self._used(key) < min(vpod.vreplicas, tenant.wanted[key].now)
@@ -280,7 +252,7 @@ class PoolTenancy:
             for key in self._compare(tenant)
         ]
 
-    def _decide(self) -> list[_Tenant]:
+    def _decide(self) -> list[Tenant]:
         """Decide what tenants may use, and what each of their vpods gets. Return the tenants that
         were looked at.
         """
@@ -293,6 +265,10 @@ class PoolTenancy:
                 self._admit(tenant, tenant.limit)
             return list(concerned.values())
         tenants = self._tenants.values()
+        # To whom slots are lent depends on what tenants use, and so on decisions that they follow.
+        is_lent = not self._tenancy.is_whole and any(one.lent for one in tenants)
+        if not changed and self._shares is not None and not is_lent:
+            return []
         if self._shares is None:
             demands = [
                 TenantDemand(one.name, one.capped_demand, one.guarantee, one.weight)
@@ -310,72 +286,73 @@ class PoolTenancy:
         left = slots - sum([one.slots_admitted for one in tenants])
         return list((concerned | self._lend(left)).values())
 
-    def _admit(self, tenant: _Tenant, allowance: int) -> None:
+    def _admit(self, tenant: Tenant, allowance: int) -> None:
         """Decide what each vpod of a tenant gets of ``allowance`` slots."""
         tenant.allowance, tenant.lent = allowance, False
         if tenant.demand_raised + tenant.surplus <= allowance:
             tenant.admitted, tenant.waiting = None, []
             tenant.slots_admitted = tenant.demand
             return
-        used = {key: self._used(key) for key in tenant.vpods}
-        ordered = sorted(tenant.vpods.values(), key=_age)
-        admitted = {vpod.key: min(used[vpod.key], tenant.wanted[vpod.key].now) for vpod in ordered}
-        left = allowance - sum([used[vpod.key] * vpod.weight for vpod in ordered])
-        # What its vpods no longer want leaves in any case. So nothing else has to go for that.
-        excess = sum([admitted[vpod.key] * vpod.weight for vpod in ordered]) - allowance
-        for vpod in reversed(ordered):
-            if excess <= 0:
-                break
-            cut = min(admitted[vpod.key], -(-excess // vpod.weight))
-            admitted[vpod.key] -= cut
-            excess -= cut * vpod.weight
-            left += cut * vpod.weight
-        for vpod in ordered:
-            if left <= 0:
-                break
-            count = min(tenant.wanted[vpod.key].now - admitted[vpod.key], left // vpod.weight)
-            admitted[vpod.key] += count
-            left -= count * vpod.weight
-        tenant.admitted = admitted
-        tenant.slots_admitted = sum([admitted[vpod.key] * vpod.weight for vpod in ordered])
-        waiting = [vpod for vpod in ordered if admitted[vpod.key] < tenant.wanted[vpod.key].now]
-        # What would be taken away is lent again first.
-        tenant.waiting = sorted(waiting, key=lambda vpod: used[vpod.key] <= admitted[vpod.key])
+        keys = tenant.in_order()
+        wanted, used = [tenant.wanted[key] for key in keys], [self._used(key) for key in keys]
+        preempts = self._pool.preemption is not None
+        if preempts and self._may_preempt is not None:
+            wanted = [
+                one if key in self._may_preempt else one._replace(preempts=False)
+                for key, one in zip(keys, wanted, strict=True)
+            ]
+        counts = admitted_within(allowance, wanted, used, preempts=preempts)
+        tenant.admitted = dict(zip(keys, counts, strict=True))
+        tenant.slots_admitted = sum(
+            [count * one.weight for count, one in zip(counts, wanted, strict=True)]
+        )
+        rows = zip(keys, wanted, used, counts, strict=True)
+        waiting = [
+            # What would be taken away is lent again first, unless a higher priority goes before.
+            (-one.priority * preempts, have <= count, place, key)
+            for place, (key, one, have, count) in enumerate(rows)
+            if count < one.now
+        ]
+        tenant.waiting = [key for *_, key in sorted(waiting)]
 
-    def _lend(self, left: int) -> dict[str, _Tenant]:
+    def _lend(self, left: int) -> dict[str, Tenant]:
         """Lend ``left`` slots, which no share can use. Return the tenants that get some."""
-        borrowers: dict[str, _Tenant] = {}
-        heap = [(_lending_order(one), one.name) for one in self._tenants.values() if one.waiting]
+        borrowers: dict[str, Tenant] = {}
+        heap = [(one.lending_order, one.name) for one in self._tenants.values() if one.waiting]
         heapq.heapify(heap)
         while heap and left > 0:
             tenant = self._tenants[heapq.heappop(heap)[1]]
-            weight = _lend_one(tenant, min(left, tenant.limit - tenant.slots_admitted))
-            if weight:
-                left -= weight
+            most = min(left, tenant.limit - tenant.slots_admitted)
+            if lent := tenant.lend(most, one=bool(heap)):
+                left -= lent
                 borrowers[tenant.name] = tenant
-                heapq.heappush(heap, (_lending_order(tenant), tenant.name))
+                heapq.heappush(heap, (tenant.lending_order, tenant.name))
         return borrowers
 
-    def _compare(self, tenant: _Tenant) -> list[str]:
+    def _compare(self, tenant: Tenant) -> list[str]:
         """Note what is not admitted of a tenant's vpods. Return the keys for which that differs."""
         known = self._not_admitted
         if tenant.admitted is None:
             return [key for key in tenant.vpods if known.pop(key, None) is not None]
         why, changed = self._why(tenant), []
         room = tenant.limit - tenant.slots_admitted
-        for key in tenant.admitted:
-            vpod, wanted = tenant.vpods[key], tenant.wanted[key]
-            admitted, now = tenant.admitted[key], None
-            to_raise = (wanted.raised - admitted) * vpod.weight
+        # Vpods of a higher priority than this have nothing.
+        highest = max(
+            (tenant.wanted[key].priority for key, count in tenant.admitted.items() if count),
+            default=-PRIORITY_MAX,
+        )
+        for key, admitted in tenant.admitted.items():
+            wanted, now = tenant.wanted[key], None
+            to_raise = (wanted.raised - admitted) * wanted.weight
             if admitted >= wanted.now and to_raise <= room:
                 room -= to_raise
             else:
                 # What is admitted may be more than the vpod asks for, and less than minPodsPerVPod
-                # would raise it to. Then the pool must not grow for the rest.
-                missing = vpod.vreplicas - admitted
-                within_limit = min(max(0, missing), room // vpod.weight)
-                room -= within_limit * vpod.weight
-                now = NotAdmitted(missing, within_limit, why)
+                # would raise it to. The pool grows for the rest only as far as the limit allows.
+                missing = tenant.vpods[key].vreplicas - admitted
+                within_limit = min(max(0, wanted.raised - admitted), room // wanted.weight)
+                room -= within_limit * wanted.weight
+                now = NotAdmitted(missing, within_limit, *why[wanted.priority < highest])
             if now != known.get(key):
                 changed.append(key)
                 if now is None:
@@ -384,13 +361,22 @@ class PoolTenancy:
                     known[key] = now
         return changed
 
-    def _why(self, tenant: _Tenant) -> str:
+    def _why(self, tenant: Tenant) -> Sequence[tuple[str, ConflictReason]]:
+        """Why vpods of a tenant wait: those of its highest priority, and the others."""
+        slots = counted(self._slots or 0, "slot")
+        if self._tenancy.is_whole:
+            equal = (f"all of the pool's {slots} are used", ConflictReason.INSUFFICIENT_SLOTS)
+            lower = f"vpods of a higher priority come first in the pool's {slots}"
+            return equal, (lower, ConflictReason.PREEMPTED)
         if tenant.allowance < tenant.limit:
-            return (
-                f"tenant {tenant.name} may use {tenant.slots_admitted} of the pool's "
-                f"{counted(self._slots or 0, 'slot')}, because others want them too"
+            may = (
+                f"tenant {tenant.name} may use {tenant.slots_admitted} of the pool's {slots}, "
+                f"because others want them too"
             )
-        return f"the limit of tenant {tenant.name} is {counted(tenant.limit, 'slot')}"
+        else:
+            may = f"the limit of tenant {tenant.name} is {counted(tenant.limit, 'slot')}"
+        lower = f"its vpods of a higher priority come first, and {may}"
+        return (may, ConflictReason.QUOTA_EXCEEDED), (lower, ConflictReason.PREEMPTED)
 
     # -- counting ----------------------------------------------------------------------------------
 
@@ -404,19 +390,42 @@ class PoolTenancy:
 
     def _count_again(self, key: str) -> None:
         vpod = self._asked.get(key)
-        before = self._tenant_of.pop(key, None)
+        before = self._tenant_of.get(key)
         now = self._tenant_in(vpod.namespace) if vpod is not None else None
+        if now is not None and before is now and vpod is not None and self._follows(now, vpod):
+            return
+        self._tenant_of.pop(key, None)
         if before is not None and before is not now:
             self._count(before, key, None)
         if now is not None:
             self._count(now, key, vpod)
 
-    def _tenant_in(self, namespace: str) -> _Tenant:
+    def _follows(self, tenant: Tenant, new: VPod) -> bool:
+        """Whether a vpod asks for the same as before, and only uses more of what is admitted of it.
+        Then nothing has to be decided anew, and it is counted here.
+        """
+        key, old = new.key, tenant.vpods.get(new.key)
+        if tenant.admitted is None or old is None or old.created_at != new.created_at:
+            return False
+        # Who takes from whom depends on what is used, unless all may take and nothing is leaving.
+        if self._pool.preemption is not None and (
+            tenant.surplus or tenant.patient or self._may_preempt is not None
+        ):
+            return False
+        was, now = tenant.wanted[key], self._wants(new, self._used(key))
+        if was._replace(used=now.used) != now or old.vreplicas != new.vreplicas:
+            return False
+        if not was.used <= now.used <= tenant.admitted[key]:
+            return False
+        tenant.set(key, new, now)
+        return True
+
+    def _tenant_in(self, namespace: str) -> Tenant:
         name = self.tenant_of(namespace)
         tenant = self._tenants.get(name)
         if tenant is None:
             quota, tenancy = self._quotas.get(name), self._tenancy
-            tenant = self._tenants[name] = _Tenant(
+            tenant = self._tenants[name] = Tenant(
                 name,
                 tenancy.guarantee_of(quota),
                 tenancy.limit_of(quota),
@@ -424,17 +433,12 @@ class PoolTenancy:
             )
         return tenant
 
-    def _count(self, tenant: _Tenant, key: str, new: VPod | None) -> None:
+    def _count(self, tenant: Tenant, key: str, new: VPod | None) -> None:
         """Count a vpod of a tenant as ``new``; None: no longer."""
         before = tenant.capped_demand if tenant.vpods else None
-        old = tenant.vpods.pop(key, None)
-        if old is not None:
-            _add(tenant, old, tenant.wanted.pop(key), -1)
+        tenant.set(key, new, self._wants(new, self._used(key)) if new is not None else None)
         if new is not None:
-            wanted = self._wants(new, self._used(key))
-            tenant.vpods[key], tenant.wanted[key] = new, wanted
             self._tenant_of[key] = tenant
-            _add(tenant, new, wanted, 1)
         if tenant.capped_demand != before:
             self._demand += tenant.capped_demand - (before or 0)
             self._shares = None
@@ -444,7 +448,7 @@ class PoolTenancy:
             del self._tenants[tenant.name]
             self._changed.pop(tenant.name, None)
 
-    def _wants(self, vpod: VPod, used: int) -> _Wanted:
+    def _wants(self, vpod: VPod, used: int) -> Wanted:
         """What a vpod wants. One that can get no more wants what it has."""
         wants = max(vpod.vreplicas, self._raised_to) if vpod.vreplicas else 0
         raised = max(wants, self._pool.min_pods_per_vpod) if wants else 0
@@ -455,38 +459,4 @@ class PoolTenancy:
         )
         if not may_grow:
             wants = raised = min(wants, used)
-        return _Wanted(wants, raised, used)
-
-
-def _add(tenant: _Tenant, vpod: VPod, wanted: _Wanted, times: int) -> None:
-    weight = vpod.weight * times
-    tenant.demand += wanted.now * weight
-    tenant.demand_raised += wanted.raised * weight
-    tenant.slots_used += wanted.used * weight
-    tenant.surplus += max(0, wanted.used - wanted.now) * weight
-
-
-def _age(vpod: VPod) -> tuple[str, str]:
-    return (vpod.created_at or _LAST, vpod.key)
-
-
-def _lending_order(tenant: _Tenant) -> tuple[bool, float]:
-    """Who has borrowed already keeps it. Then come those who have least for their weight."""
-    borrowed = max(0, tenant.slots_admitted - tenant.guarantee)
-    return (tenant.slots_used <= tenant.slots_admitted, borrowed / tenant.weight)
-
-
-def _lend_one(tenant: _Tenant, most: int) -> int:
-    """Admit one more vreplica of at most so many slots. Return its slots, 0 if there is none."""
-    admitted = tenant.admitted
-    if admitted is None:
-        return 0
-    for index, vpod in enumerate(tenant.waiting):
-        if vpod.weight <= most:
-            admitted[vpod.key] += 1
-            tenant.slots_admitted += vpod.weight
-            tenant.lent = True
-            if admitted[vpod.key] >= tenant.wanted[vpod.key].now:
-                del tenant.waiting[index]
-            return vpod.weight
-    return 0
+        return Wanted(wants, raised, used, vpod.weight, vpod.priority, vpod.preempts)

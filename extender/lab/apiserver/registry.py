@@ -20,6 +20,7 @@ from extender.kube.api import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITYCLASSES,
     SECRETS,
     SERVICE_ACCOUNTS,
     STATEFULSETS,
@@ -42,7 +43,6 @@ def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
 SERVICES: Final = Resource("", "v1", "services", "Service")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 CONTROLLERREVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
-PRIORITYCLASSES: Final = _cluster_wide("scheduling.k8s.io", "priorityclasses", "PriorityClass")
 PODDISRUPTIONBUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 )

@@ -24,6 +24,7 @@ from extender.kube.api import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITYCLASSES,
     Binding,
     ListOptions,
     ListPage,
@@ -47,7 +48,7 @@ from extender.lab.apiserver import (
     watching,
 )
 from extender.lab.apiserver.admission import Admission, Attributes, WebhookCaller, no_caller
-from extender.lab.apiserver.registry import PODDISRUPTIONBUDGETS, PRIORITYCLASSES, Kind, Registry
+from extender.lab.apiserver.registry import PODDISRUPTIONBUDGETS, Kind, Registry
 from extender.lab.apiserver.requests import (
     Change,
     Request,

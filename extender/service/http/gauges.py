@@ -139,9 +139,10 @@ def _unschedulable(
 ) -> dict[str, float]:
     found: Counter[str] = Counter()
     for pool, known in state.pools.items():
-        # Those that wait for quota alone are not parked: nothing but their pool's tenancy helps.
-        if leads(pool) and (limited := set(known.over_quota()) - set(known.vpods_with_pending)):
-            found[str(ConflictReason.QUOTA_EXCEEDED)] += len(limited)
+        # Those that wait to be admitted are not parked: nothing but what others have helps.
+        for key, left_out in known.waiting_for_quota().items() if leads(pool) else ():
+            if key not in known.vpods_with_pending:
+                found[str(left_out.reason)] += 1
     for pool in queues:
         if leads(pool):
             for key in queues.of(pool).parked:

@@ -7,8 +7,8 @@ A tenant's name is a label value, and a series costs memory for weeks. So of eac
 ``NAMES_MAX``. The others are added up as ``<other>``. A caller of ``POST /v1/schedule`` may make up
 a namespace. So only tenants of namespaces that exist are named.
 
-Counting looks at every vpod of a pool: some 50 ms for 20,000 of them. All gauges share one count,
-which serves for ``PERIOD_S``.
+Counting looks at every tenant and every namespace. All gauges share one count, which serves for
+``PERIOD_S``.
 """
 
 import heapq
@@ -85,7 +85,7 @@ class TenantGauges:
         below: dict[str, int] = {}
         names_left = NAMES_MAX
         for label, pool in self._pools.labelled():
-            if pool.tenancy is None or not self._leads(pool.key):
+            if not pool.has_tenants or not self._leads(pool.key):
                 continue
             uses = pool.tenant_uses()
             tenants[label] = tenants.get(label, 0) + len(uses)

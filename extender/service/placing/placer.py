@@ -110,16 +110,14 @@ class Placer:
         """One per pool, while a task decides there or waits to."""
         self.external_vpods = caches.external_vpods
         self.external_vpods.on_forgotten = self._forget_vpod
-        self.queues = VPodQueues(clock, weight=self._weight)
+        self.queues = VPodQueues(clock, rank=self._rank)
         self.activation = Activation(caches, self.queues)
         self._hand_overs.decide = self.queues.add
         caches.vpods.add_event_handler(self._vpod_changed)
 
-    def _weight(self, pool: str, key: str) -> int:
-        """Slots of one vreplica; 0 for a vpod that is gone."""
+    def _rank(self, pool: str, key: str) -> tuple[int, int]:
         known = self._caches.state.pools.get(pool)
-        vpod = known.vpods.get(key) if known is not None else None
-        return vpod.weight if vpod is not None else 0
+        return known.rank_of(key) if known is not None else (0, 0)
 
     # -- the loop ----------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@
 A vpod's wait begins when it first comes in and ends when it is ``done``, over all attempts
 (``Wait``).
 
-Active vpods are taken in rounds, of those that came first. In a round, the heaviest vreplicas come
-first: light ones fit into what they leave, but not the other way round. Only vpods whose wait began
-within the same ``BURST_S`` seconds are ordered like that. Those that have waited longer come
-before. So a light vpod never waits behind an endless stream of heavy ones.
+Active vpods are taken in rounds, of those that came first. In a round, the vpods of the highest
+priority come first. Of one priority, the heaviest vreplicas come first: light ones fit into what
+they leave, but not the other way round. Only vpods whose wait began within the same ``BURST_S``
+seconds are ordered like that. Those that have waited longer come before. So a light vpod never
+waits behind an endless stream of heavy ones.
 
 A key is in at most one part. ``pop_batch`` hands it out, and it is in flight until ``done``,
 ``park`` or ``retry``. Events meanwhile are remembered (``Meanwhile``), and may return it to active
@@ -79,19 +80,19 @@ Incoming = Counter[tuple[QueueEvent, str]]
 
 
 class VPodQueue:
-    """A queue of vpod keys. ``clock``: the event loop's time, in seconds. ``weight``: the slots of
-    one vreplica of a vpod.
+    """A queue of vpod keys. ``clock``: the event loop's time, in seconds. ``rank``: a vpod's
+    priority, and the slots of one vreplica.
     """
 
     def __init__(
         self,
         clock: Callable[[], float],
         *,
-        weight: Callable[[str], int],
+        rank: Callable[[str], tuple[int, int]],
         incoming: Incoming,
     ) -> None:
         self._clock = clock
-        self._weight = weight
+        self._rank = rank
         self._incoming = incoming
         self._waits: dict[str, Wait] = {}
         """All vpods that are not done, the longest waiting first."""
@@ -243,7 +244,7 @@ class VPodQueue:
         while self._active and not batch:
             if not self._round:
                 first = list(islice(self._active, ROUND_VPODS_MAX))
-                self._round = sorted(first, key=self._rank)[::-1]
+                self._round = sorted(first, key=self._order)[::-1]
             while self._round and len(batch) < keys_max:
                 key = self._round.pop()
                 if key in self._active:
@@ -257,8 +258,9 @@ class VPodQueue:
         since = wait.since if wait is not None else self._clock()
         return int(since // BURST_S)
 
-    def _rank(self, key: str) -> tuple[int, int]:
-        return self.age(key), -self._weight(key)
+    def _order(self, key: str) -> tuple[int, int, int]:
+        priority, weight = self._rank(key)
+        return -priority, self.age(key), -weight
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
         """End a flight. If an event at least as important as ``at_least`` came meanwhile, return
@@ -289,10 +291,12 @@ class VPodQueues:
     ``add`` and ``activate`` do nothing for a pool that is not led here.
     """
 
-    def __init__(self, clock: Callable[[], float], *, weight: Callable[[str, str], int]) -> None:
-        """``weight``: (pool, vpod) -> the slots of one vreplica."""
+    def __init__(
+        self, clock: Callable[[], float], *, rank: Callable[[str, str], tuple[int, int]]
+    ) -> None:
+        """``rank``: (pool, vpod) -> its priority, and the slots of one vreplica."""
         self._clock = clock
-        self._weight = weight
+        self._rank = rank
         self._led: list[Bucket] = []
         self._queues: dict[str, VPodQueue] = {}
         self.incoming: Incoming = Counter()
@@ -349,7 +353,7 @@ class VPodQueues:
         return queue
 
     def _new(self, pool: str, incoming: Incoming) -> VPodQueue:
-        return VPodQueue(self._clock, weight=partial(self._weight, pool), incoming=incoming)
+        return VPodQueue(self._clock, rank=partial(self._rank, pool), incoming=incoming)
 
     def look_again(self, pools: Container[str]) -> None:
         """Wake the tasks of pools that are not among ``pools``: nothing refers to those, so no

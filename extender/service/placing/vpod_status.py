@@ -54,7 +54,7 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
     missing = max(0, explanation.wanted - published)
     if not missing and explanation.exceeds_quota:
         note = clean_note(explanation.outcome())
-        return Condition(SCHEDULED, "False", str(ConflictReason.QUOTA_EXCEEDED), note)
+        return Condition(SCHEDULED, "False", str(explanation.told_reason), note)
     if not missing and explanation.is_satisfied:
         return Condition(SCHEDULED, "True", ALL_PLACED, _where(published, placements))
     reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS

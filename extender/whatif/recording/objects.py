@@ -275,6 +275,8 @@ def _pool(pool: AdapterPool) -> Manifest:
             "weights": dict(tenancy.weights),
             **({"tenantLabel": tenancy.tenant_label} if tenancy.tenant_label else {}),
         }
+    if pool.preemption is not None:
+        spec["preemption"] = {"patienceSeconds": pool.preemption.patience_s}
     metadata = _metadata(
         pool.namespace, pool.name, pool.uid, generation=pool.generation, deleting=pool.deleting
     )
@@ -312,6 +314,8 @@ def _vpod(vpod: VPod) -> Manifest:
     }
     spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
     spec |= {"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}
+    spec |= {"priority": vpod.priority} if vpod.priority else {}
+    spec |= {} if vpod.preempts else {"preemptionPolicy": "Never"}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}
     status |= {"observedGeneration": vpod.observed_generation} if vpod.observed_generation else {}

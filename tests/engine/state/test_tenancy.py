@@ -1,5 +1,6 @@
 """What a pool admits of each vpod, so that its tenants share its slots."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from extender.engine.placing.plan import place
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.tenancy import TenantUse
 from extender.model.objects import LabelSelector, Scaling, ScalingMode
-from extender.model.tenancy import Tenancy, VReplicaQuota
+from extender.model.tenancy import Preemption, Tenancy, VReplicaQuota
 from tests.support.builders import POOL, Scene, a_pool, a_vpod
 
 MANY = 2**31 - 1
@@ -403,23 +404,37 @@ a_change = st.one_of(
         st.integers(0, 30),
         st.integers(1, 4),
         st.dictionaries(st.integers(0, 1), st.integers(0, 6), max_size=2),
+        st.sampled_from([0, 0, 5, 9]),
     ),
     st.tuples(st.just("gone"), st.integers(0, 5)),
     st.tuples(st.just("quota"), st.sampled_from(TENANTS), st.integers(0, 8), st.integers(8, 20)),
 )
 
+SHARING = [
+    pytest.param({"tenancy": Tenancy(default_limit=LIMIT)}, id="tenants"),
+    pytest.param(
+        {"tenancy": Tenancy(default_limit=LIMIT), "preemption": Preemption()},
+        id="tenants with priorities",
+    ),
+    pytest.param({"preemption": Preemption()}, id="priorities"),
+]
+
 
 class World:
     """A scene to which changes come one by one, and what is there after them."""
 
-    def __init__(self) -> None:
-        self.scene = a_scene(max_pods=2, slots=10, default_limit=LIMIT)
+    def __init__(self, sharing: Mapping[str, Any]) -> None:
+        self.sharing = sharing
+        self.scene = self.empty()
         self.vpods: dict[str, dict[str, Any]] = {}
         self.quotas: dict[str, VReplicaQuota] = {}
 
+    def empty(self) -> Scene:
+        return Scene(replicas=2, max_pods=2, slots=10, **self.sharing)
+
     def change(self, change) -> None:
         match change:
-            case "vpod", number, vreplicas, weight, placements:
+            case "vpod", number, vreplicas, weight, placements, priority:
                 name = f"v{number}"
                 if name in self.vpods:  # a weight cannot be changed
                     weight = self.vpods[name]["weight"]
@@ -429,6 +444,8 @@ class World:
                     "placements": placements,
                     "namespace": TENANTS[number % 3],
                     "created_at": f"2026-01-0{number + 1}T00:00:00Z",
+                    "priority": priority,
+                    "preempts": bool(number % 4),
                 }
                 self.scene.vpod(name, **self.vpods[name])
             case "gone", number:
@@ -442,12 +459,14 @@ class World:
                 self.quotas[tenant] = new
 
     def limit_of(self, tenant: str) -> int:
+        if "tenancy" not in self.sharing:
+            return MANY
         limit = self.quotas[tenant].limit if tenant in self.quotas else LIMIT
         assert limit is not None
         return limit
 
     def anew(self) -> Scene:
-        scene = a_scene(max_pods=2, slots=10, default_limit=LIMIT)
+        scene = self.empty()
         for one in self.quotas.values():
             scene.state.quota_changed(None, one)
         for name, fields in self.vpods.items():
@@ -455,19 +474,21 @@ class World:
         return scene
 
 
+@pytest.mark.parametrize("sharing", SHARING)
 @settings(max_examples=300)
-@given(st.lists(a_change, min_size=1, max_size=12))
-def test_after_any_changes_the_same_is_admitted_as_from_nothing(changes):
-    world = World()
+@given(changes=st.lists(a_change, min_size=1, max_size=12))
+def test_after_any_changes_the_same_is_admitted_as_from_nothing(sharing, changes):
+    world = World(sharing)
     for change in changes:
         world.change(change)
         assert admitted(world.scene) == admitted(world.anew())
 
 
+@pytest.mark.parametrize("sharing", SHARING)
 @settings(max_examples=300)
-@given(st.lists(a_change, min_size=1, max_size=12))
-def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(changes):
-    world = World()
+@given(changes=st.lists(a_change, min_size=1, max_size=12))
+def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(sharing, changes):
+    world = World(sharing)
     for change in changes:
         world.change(change)
         pool = world.scene.pool

@@ -17,7 +17,7 @@ def a_queue(weights: Mapping[str, int] | None = None) -> VPodQueue:
     """``weights``: by key; 1 for all others."""
     known = weights or {}
     clock = asyncio.get_running_loop().time
-    return VPodQueue(clock, weight=lambda key: known.get(key, 1), incoming=Counter())
+    return VPodQueue(clock, rank=lambda key: (0, known.get(key, 1)), incoming=Counter())
 
 
 async def pop(queue: VPodQueue, keys_max: int = 10) -> list[str]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime
 
 def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     clock = asyncio.get_running_loop().time
-    queues = VPodQueues(clock, weight=lambda _pool, _key: 1)
+    queues = VPodQueues(clock, rank=lambda _pool, _key: (0, 1))
     queues.begin(WHOLE)
     unexpected_writes = UnexpectedWrites(
         world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics

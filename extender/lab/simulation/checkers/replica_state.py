@@ -47,7 +47,8 @@ def _rebuilt(replica: Replica) -> ClusterState:
     for vpod in replica.service.placer.external_vpods:
         rebuilt.vpod_changed(None, vpod)
     for key, known in caches.state.pools.items():
-        # The leader's loops decide these two. They follow from no object.
+        # These follow from no object: two are decided by the leader's loops, one comes with time.
         rebuilt.pool(key).set_closed(known.closed, in_doubt=known.in_doubt)
         rebuilt.pool(key).set_abandoned(known.abandoned)
+        rebuilt.pool(key).recall_patience(known.patience)
     return rebuilt

@@ -220,7 +220,7 @@ class Facts:
     def _look_at_tenants(self, pool: PoolState) -> None:
         """All tenants are counted at once, and then those that wait for most are told."""
         tenancy = pool.tenancy
-        if tenancy is None:
+        if tenancy is None or not pool.has_tenants:
             for name in TENANCY_SECTIONS:
                 self._sections[name].keep(())
             return
