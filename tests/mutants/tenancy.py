@@ -4,9 +4,13 @@ from tests.mutants.mutant import Mutant
 
 _SHARES = "extender/engine/state/fair_shares.py"
 _TENANCY = "extender/engine/state/tenancy.py"
+_TENANT = "extender/engine/state/tenant.py"
+_ADMISSION = "extender/engine/state/admission.py"
+_PATIENCE = "extender/engine/state/patience.py"
 _POOL = "extender/engine/state/pool_state.py"
 _OF_SHARES = "tests/engine/state/test_fair_shares.py::"
 _OF_TENANCY = "tests/engine/state/test_tenancy.py::"
+_OF_PREEMPTION = "tests/engine/state/test_preemption.py::"
 
 TENANCY = (
     Mutant(
@@ -27,25 +31,25 @@ TENANCY = (
     ),
     Mutant(
         "what a vpod uses does not stay admitted",
-        _TENANCY,
-        "vpod.key: min(used[vpod.key], tenant.wanted[vpod.key].now) for vpod in ordered",
-        "vpod.key: 0 for vpod in ordered",
+        _ADMISSION,
+        "[min(have, one.now) for have, one in zip(used, vpods, strict=True)]",
+        "[0 for have, one in zip(used, vpods, strict=True)]",
         "an older vpod takes what a younger one has",
         (f"{_OF_TENANCY}test_what_is_used_stays_admitted_and_the_oldest_comes_next",),
     ),
     Mutant(
         "what a smaller vpod still publishes is free at once",
-        _TENANCY,
-        "tenant.surplus += max(0, wanted.used - wanted.now) * weight",
-        "tenant.surplus += 0",
+        _TENANT,
+        "self.surplus += max(0, wanted.used - wanted.now) * weight",
+        "self.surplus += 0",
         "a tenant has more than its limit for a while",
         (f"{_OF_TENANCY}test_what_a_smaller_vpod_still_publishes_is_not_free_yet",),
     ),
     Mutant(
         "the pool grows for what a limit does not allow",
         _TENANCY,
-        "within_limit = min(max(0, missing), room // vpod.weight)",
-        "within_limit = max(0, missing)",
+        "within_limit = min(max(0, wanted.raised - admitted), room // wanted.weight)",
+        "within_limit = max(0, wanted.raised - admitted)",
         "one vpod of two billion vreplicas grows a pool to its maxPods",
         (f"{_OF_TENANCY}test_the_pool_grows_for_what_a_limit_allows_and_no_further",),
     ),
@@ -56,6 +60,66 @@ TENANCY = (
         "pass",
         "it waits although it need not, until something else changes",
         (f"{_OF_TENANCY}test_others_are_told_if_more_of_them_is_admitted",),
+    ),
+    Mutant(
+        "a priority changes nothing",
+        _TENANT,
+        "return (-vpod.priority, vpod.created_at or _LAST, vpod.key)",
+        "return (0, vpod.created_at or _LAST, vpod.key)",
+        "the oldest vpods come first, however unimportant they are",
+        (
+            f"{_OF_PREEMPTION}test_it_takes_from_the_least_important_first_and_among_equals_from_the_youngest",
+        ),
+    ),
+    Mutant(
+        "a vpod takes slots from those of its own priority",
+        _ADMISSION,
+        "key=lambda index: vpods[index].priority",
+        "key=lambda index: index",
+        "equals take vreplicas from each other for ever",
+        (f"{_OF_PREEMPTION}test_nothing_is_taken_from_equals",),
+    ),
+    Mutant(
+        "slots are taken although enough become free in any case",
+        _ADMISSION,
+        "soon = left + (leaving or 0)",
+        "soon = left",
+        "a vpod is preempted for room that somebody else is leaving",
+        (f"{_OF_PREEMPTION}test_nothing_is_taken_for_what_leaves_in_any_case",),
+    ),
+    Mutant(
+        "who never preempts takes slots from others",
+        _ADMISSION,
+        "takes = leaving is not None and one.preempts",
+        "takes = leaving is not None",
+        "preemptionPolicy: Never means nothing",
+        (f"{_OF_PREEMPTION}test_who_never_preempts_is_first_for_what_is_free_and_takes_nothing",),
+    ),
+    Mutant(
+        "a pool that preempts is not patient",
+        _PATIENCE,
+        "if now - since >= patience_s",
+        "if now >= since",
+        "vpods lose their vreplicas although a pod for all is on its way",
+        (
+            f"{_OF_PREEMPTION}test_a_pool_that_may_grow_waits_for_pods_and_then_counts_those_that_there_are",
+        ),
+    ),
+    Mutant(
+        "what stands on a pod that is away counts as missing",
+        _POOL,
+        "[pod.capacity if pod.schedulable else pod.held for pod in self.pods.values()]",
+        "[pod.capacity if pod.schedulable else 0 for pod in self.pods.values()]",
+        "others lose vreplicas while a pod of important ones restarts",
+        (f"{_OF_PREEMPTION}test_what_stands_on_a_pod_that_is_away_is_not_taken_from_others",),
+    ),
+    Mutant(
+        "a client gives its VPod a priority of its own",
+        "webhook/priority.py",
+        "elif key not in wanted and key in spec:",
+        "elif False:",
+        "every tenant is the most important one",
+        ("tests/webhook/test_priority.py::test_nobody_gives_a_vpod_a_priority_of_its_own",),
     ),
     Mutant(
         "a limit is that of a quota which is younger than another one",

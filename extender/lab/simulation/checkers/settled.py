@@ -10,6 +10,7 @@ from extender.lab.simulation.world.facts import SHARE_BYTES_MAX, TENANT_BYTES_MA
 
 PLACED: Final = ("True", "AllPlaced")
 EXCEEDED: Final = ("False", "QuotaExceeded")
+PREEMPTED: Final = ("False", "Preempted")
 _UNSERVED: Final = {"NodeLost", "PodTerminating", "PodNotReady"}
 """Reasons of Available that blame a pod."""
 
@@ -218,6 +219,16 @@ class Stored:
     def _slots(self, pod: Pod) -> int:
         return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
 
+    def slots_there(self, pool: Pool) -> int:
+        """Return the slots of a pool's pods. One that takes nothing new has only what it holds."""
+        return sum(
+            pod.total
+            if pod.deleting or self._must_go(pool, name) or not self._serves(pod)
+            else self._slots(pod)
+            for name in pool.names
+            if (pod := self.pods.get(name)) is not None
+        )
+
     # -- vpods -------------------------------------------------------------------------------------
 
     def _status_differences(self, vpod: VPod) -> list[str]:
@@ -314,6 +325,16 @@ class Stored:
         """
         return pool.reschedule_after_s is not None and not self._serves(pod)
 
+    def _nobody_gets_ready(self, pool: Pool) -> bool:
+        """Return whether so many pods on Ready nodes are given up that the pool has no hope of
+        others: one more than serve are replaced, and no more (seed 321000061).
+        """
+        pods = [pod for name in pool.names if (pod := self.pods.get(name)) is not None]
+        lost = [
+            one for one in pods if self._is_given_up(pool, one) and one.node in self.ready_nodes
+        ]
+        return len(lost) > sum(map(self._serves, pods)) + 1
+
     def _free(self, vpod: VPod) -> dict[str, int]:
         pool = self.pool_of(vpod)
         last = pool.ordinals.stop if pool.max_pods is None else pool.ordinals.start + pool.max_pods
@@ -351,6 +372,7 @@ class Stored:
         # grow.
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
+        may_grow = may_grow and not self._nobody_gets_ready(pool)
         return bool(self._free(vpod)) or (
             may_grow and pool.could_hold(vpod) and self._a_node_has(pool.slots)
         )

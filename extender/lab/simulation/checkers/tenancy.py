@@ -1,10 +1,12 @@
-"""Tenants share a pool as its ``spec.tenancy`` and the VReplicaQuotas say.
+"""Tenants share a pool as its ``spec.tenancy`` and the VReplicaQuotas say, and vpods of a higher
+priority come first.
 
 While faults happen: no write of a status gives a tenant more than its limit, and vreplicas that are
-taken away without a move were too many. At rest: who waits for want of quota is at its limit, or
-others want the pool's slots too; and nobody is below its guarantee while others borrow.
+taken away without a move were too many, or vpods of a higher priority want the slots. At rest: who
+waits for want of quota is at its limit, or others want the pool's slots too; nobody is below its
+guarantee while others borrow; and nobody waits for what less important ones have.
 
-In the simulation a tenant is a namespace.
+In the simulation a tenant is a namespace. A pool without ``spec.tenancy`` is one tenant.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from math import inf
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
-from extender.lab.simulation.checkers.settled import EXCEEDED, PLACED
+from extender.lab.simulation.checkers.settled import EXCEEDED, PLACED, PREEMPTED
 from extender.lab.simulation.world.facts import Pool, VPod
 
 
@@ -67,9 +69,11 @@ class TenancyChecker(Checker):
 
     def _may_be_limited(self, vpod: VPod) -> bool:
         """Return whether a vpod's tenant asks for more than it may have, or all tenants together
-        for more than the pool can have.
+        for more than the pool can have; or whether others of a higher priority take its slots.
         """
         pool = self._stored.pool_of(vpod)
+        if pool.preempts and self._others_come_first(pool, vpod):
+            return True
         return pool.tenancy is not None and (
             self._asked(pool, vpod.namespace) > self._limit(pool, vpod.namespace)
             or self._is_contended(pool)
@@ -94,6 +98,24 @@ class TenancyChecker(Checker):
         for pool in self._stored.pools.values():
             if pool.tenancy is not None and not pool.deleted:
                 yield from self._pool_differences(pool)
+            if pool.preempts and not pool.deleted:
+                yield from self._order_differences(pool)
+
+    def _order_differences(self, pool: Pool) -> Iterator[str]:
+        """Describe who waits although less important ones have what it wants, and who waits behind
+        nobody.
+        """
+        for vpod in self._of(pool):
+            if vpod.condition not in (EXCEEDED, PREEMPTED):
+                continue
+            equals = [one for one in self._tenant_of(pool, vpod) if one is not vpod]
+            lower = sum(one.total * one.weight for one in equals if one.priority < vpod.priority)
+            if vpod.preempts and lower >= vpod.weight and not self._others_wait(pool, vpod):
+                yield f"tenancy: {vpod.key} waits, and less important ones have {lower} slots"
+            if vpod.condition == PREEMPTED and not any(
+                one.priority > vpod.priority and max(one.total, one.wanted) for one in equals
+            ):
+                yield f"tenancy: {vpod.key} says that it is preempted, and nobody comes before it"
 
     def _pool_differences(self, pool: Pool) -> Iterator[str]:
         contended = self._is_contended(pool)
@@ -102,7 +124,7 @@ class TenancyChecker(Checker):
             if used > limit:
                 yield f"tenancy: tenant {namespace} has {used} of {limit} slots of {pool.name}"
         for vpod in self._of(pool):
-            if vpod.condition != EXCEEDED or self._others_wait(pool, vpod.namespace):
+            if vpod.condition != EXCEEDED or self._others_wait(pool, vpod):
                 continue
             used, limit = self._used(pool, vpod.namespace), self._limit(pool, vpod.namespace)
             if used + vpod.weight <= limit and not contended:
@@ -113,14 +135,27 @@ class TenancyChecker(Checker):
             if self._is_short(pool, vpod):
                 yield f"tenancy: {vpod.key} waits, and its tenant is below its guarantee"
 
-    def _others_wait(self, pool: Pool, namespace: str) -> bool:
+    def _others_wait(self, pool: Pool, vpod: VPod) -> bool:
         """Return whether another vpod of the tenant waits for room. What its tenant may have is
         kept for it.
         """
         return any(
-            vpod.namespace == namespace and vpod.condition not in (PLACED, EXCEEDED)
-            for vpod in self._of(pool)
+            one.condition not in (PLACED, EXCEEDED, PREEMPTED)
+            for one in self._tenant_of(pool, vpod)
         )
+
+    def _others_come_first(self, pool: Pool, vpod: VPod) -> bool:
+        """Return whether a vpod of the tenant has a higher priority, or is not less important and
+        the pool has no slots for all. Pods that may still come do not count.
+        """
+        if any(one.priority > vpod.priority for one in self._tenant_of(pool, vpod)):
+            return True
+        asked = sum(
+            max(pool.most(one), one.total) * one.weight
+            for one in self._of(pool)
+            if one.priority >= vpod.priority
+        )
+        return asked > self._stored.slots_there(pool)
 
     def _is_short(self, pool: Pool, vpod: VPod) -> bool:
         """Return whether a vpod waits within its tenant's guarantee. All guarantees together may be
@@ -134,7 +169,10 @@ class TenancyChecker(Checker):
             pool, vpod.namespace
         ) + vpod.weight <= self._guarantee(pool, vpod.namespace)
 
-    # -- reading -----------------------------------------------------------------------------------
+    def _tenant_of(self, pool: Pool, vpod: VPod) -> list[VPod]:
+        """Return the vpods of the tenant to which a vpod belongs, itself among them."""
+        whole = pool.tenancy is None
+        return [one for one in self._of(pool) if whole or one.namespace == vpod.namespace]
 
     def _of(self, pool: Pool) -> list[VPod]:
         return [vpod for vpod in self._stored.vpods.values() if vpod.pool == pool.name]
@@ -152,9 +190,11 @@ class TenancyChecker(Checker):
         )
 
     def _slots(self, pool: Pool) -> float:
-        if pool.max_pods is None:
-            return inf
-        return max(pool.max_pods, len(pool.ordinals)) * pool.slots
+        """Return how many slots the pool can have. One that preempts has lost its patience."""
+        most = inf
+        if pool.max_pods is not None:
+            most = max(pool.max_pods, len(pool.ordinals)) * pool.slots
+        return min(most, self._stored.slots_there(pool)) if pool.preempts else most
 
     def _is_contended(self, pool: Pool) -> bool:
         """Return whether tenants ask for more than the pool can have."""

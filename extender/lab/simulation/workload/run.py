@@ -25,6 +25,7 @@ from extender.lab.simulation.workload.evictions import EvictionActs
 from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.workload.load_source import LoadSourceActs
 from extender.lab.simulation.workload.operators import Operators
+from extender.lab.simulation.workload.priorities import PriorityActs
 from extender.lab.simulation.workload.quotas import QuotaActs
 from extender.lab.simulation.workload.selectors import SelectorActs
 from extender.lab.simulation.workload.streams import StreamActs
@@ -44,6 +45,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "loadSource": LoadSourceActs,
     "handoff": EvictionActs,
     "tenancy": QuotaActs,
+    "priorities": PriorityActs,
 }
 
 

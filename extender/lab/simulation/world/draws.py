@@ -100,6 +100,10 @@ def _with_parts_of_pools(
         dice = random.Random(f"{seed}/tenancy")
         pools = tuple({"tenancy": drawn_tenancy(dice), **pool} for pool in scale.pools)
         scale = replace(scale, pools=pools)
+    if "priorities" in parts:
+        dice = random.Random(f"{seed}/priorities")
+        pools = tuple({**drawn_preemption(dice), **pool} for pool in scale.pools)
+        scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
         scale = replace(scale, pools=pools, load=True)
@@ -169,6 +173,13 @@ def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
         return pool
     limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}
     return {**pool, "handoff": {**pool["handoff"], "maxUnavailable": limits}}
+
+
+def drawn_preemption(rng: random.Random) -> Obj:
+    """Return ``spec.preemption`` of a pool; nothing for a pool that does not preempt."""
+    if rng.random() < 0.25:
+        return {}
+    return {"preemption": {"patienceSeconds": rng.choice((0, 0, 5, 30))}}
 
 
 def drawn_tenancy(rng: random.Random) -> Obj:

@@ -168,6 +168,9 @@ class VPod:
     """Dimension -> what one vreplica takes."""
     others: tuple[str, ...] = ()
     """The conditions of a foreign kind's own controller, as text."""
+    priority: int = 0
+    preempts: bool = True
+    """False if it takes nothing from vpods of a lower priority."""
 
     @property
     def namespace(self) -> str:
@@ -226,6 +229,8 @@ class Pool:
     reschedule_after_s: float | None = None
     tenancy: Mapping[str, Any] | None = None
     """spec.tenancy."""
+    preempts: bool = False
+    """Whether vpods of a higher priority take slots from others (``spec.preemption``)."""
     ordinals: range = field(default_factory=lambda: range(0))
     capacities: Mapping[str, int] = field(default_factory=dict)
     """What a pod has beside slots."""
@@ -249,7 +254,7 @@ class Pool:
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
         self.capacities = spec.get("capacities") or {}
-        self.tenancy = spec.get("tenancy")
+        self.tenancy, self.preempts = spec.get("tenancy"), "preemption" in spec
         self.min_pods = spec.get("minPods", 0)
         self.max_pods = spec.get("maxPods")
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
@@ -399,6 +404,8 @@ def read_vpod(obj: Obj) -> VPod:
         wanted=spec["vreplicas"],
         weight=spec.get("slotsPerVReplica", 1),
         amounts=spec.get("perVReplica") or {},
+        priority=spec.get("priority", 0),
+        preempts=spec.get("preemptionPolicy") != "Never",
         observed=status.get("observedGeneration", 0),
         placements=placements,
         scheduled=status.get("scheduledVReplicas", 0),

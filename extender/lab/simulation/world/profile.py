@@ -147,11 +147,12 @@ PARTS: Final = {
     "loadSource": "pools that take their load from a Prometheus",
     "ownProfiles": "profiles of the configuration, by LeastLoad and LeastAllocated",
     "tenancy": "pools that limit tenants and share their slots among them, and VReplicaQuotas",
+    "priorities": "pools in which vpods of a higher priority take slots from others",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
 PARTS_LAST: Final = (
     *("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff"),
-    *("loadSource", "ownProfiles", "tenancy"),
+    *("loadSource", "ownProfiles", "tenancy", "priorities"),
 )
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
