@@ -169,8 +169,9 @@ async def test_what_was_given_up_and_wanted_again_before_the_status_was_written_
     await history.watcher.check()
 
 
-async def test_what_a_tenant_may_no_longer_have_is_taken_and_nothing_is_moved_beside_it():
-    over_quota = {"type": "Scheduled", "status": "False", "reason": "QuotaExceeded"}
+@pytest.mark.parametrize("reason", ["QuotaExceeded", "Preempted"])
+async def test_what_a_vpod_may_no_longer_have_is_taken_and_nothing_is_moved_beside_it(reason: str):
+    over_quota = {"type": "Scheduled", "status": "False", "reason": reason}
     rows: tuple[tuple[dict[str, int], bool], ...] = (
         ({"d_0": 5}, True),
         ({"d_0": 4, "d_1": 1}, False),

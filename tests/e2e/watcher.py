@@ -98,6 +98,10 @@ class _World:
         return _World(dict(self.pods), dict(self.ordinals), dict(self.vpods), wanted)
 
 
+NOT_ADMITTED: Final = {"QuotaExceeded", "Preempted"}
+"""Reasons why a vpod has less than it asks for although there is room."""
+
+
 class Watcher:
     """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of
     pools that ``slots_of`` does not name.
@@ -328,8 +332,9 @@ def _moved(
     }
     since = [count for generation, count in wanted.items() if generation >= old.observed_generation]
     given_up = max(0, sum(old.placements.values()) - min([*since, new.vreplicas]))
-    if any(one.type == "Scheduled" and one.reason == "QuotaExceeded" for one in new.conditions):
-        # Its tenant may not have them any more, and the same write says so. A move is none of that.
+    if any(one.type == "Scheduled" and one.reason in NOT_ADMITTED for one in new.conditions):
+        # Its tenant may not have them any more, or more important vpods come first, and the same
+        # write says so. A move is none of that.
         lost = sum(old.placements.values()) - sum(new.placements.values())
         given_up = max(given_up, lost)
     if sum(left.values()) <= given_up:
