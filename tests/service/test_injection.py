@@ -56,6 +56,9 @@ NAMED: Final[dict[str, frozenset[str]]] = {
     "source": frozenset(),
     # Of clients, the names that the configuration allows.
     "client": frozenset(),
+    # Namespaces, or values of their labels, which administrators make. No pool of this workload has
+    # tenants (``http.test_tenant_gauges``).
+    "tenant": frozenset(),
 }
 """Label without a fixed set -> what it names in this workload. A new one needs a line here, and a
 limit.
