@@ -273,7 +273,7 @@ async def test_the_control_plane_is_away_and_adapters_go_on(
     # may still be called lost.
     for node in cluster.nodes:
         await eventually(
-            partial(cluster.node_renewed, node.name, back), 30.0, f"{node.name} renews its lease"
+            partial(cluster.node_renewed, node.name, back), 60.0, f"{node.name} renews its lease"
         )
 
 
