@@ -233,7 +233,7 @@ ROLLOUTS = (
 
 _UNAVAILABLE = "extender/engine/scaling/unavailable.py"
 _TURNS = "tests/engine/scaling/test_unavailable.py::"
-_SIMULATED = "simulate --seed 1 --seeds 1 --events 60 --profile tests/mutants/max_unavailable.yaml"
+_SIMULATED = "simulate --seed 4 --seeds 1 --events 60 --profile tests/mutants/max_unavailable.yaml"
 
 MAX_UNAVAILABLE = (
     Mutant(

@@ -176,6 +176,7 @@ BEHIND: Final = (
 )
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    ("events.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     (
         "descheduler.py",
