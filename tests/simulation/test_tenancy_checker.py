@@ -1,4 +1,6 @@
-"""The checker of tenancy finds limits that are exceeded, and what waits or is taken needlessly."""
+"""The checker of tenancy finds limits that are exceeded, and what waits or is taken needlessly,
+also by priority.
+"""
 
 import pytest
 
@@ -9,6 +11,8 @@ pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
 
 EXCEEDED = ("False", "QuotaExceeded")
 PLACED = ("True", "AllPlaced")
+PREEMPTED = ("False", "Preempted")
+NO_ROOM = ("False", "InsufficientSlots")
 
 
 class TenancyScene(CheckerScene):
@@ -16,9 +20,10 @@ class TenancyScene(CheckerScene):
     ``t``.
     """
 
-    def __init__(self, **tenancy: int) -> None:
+    def __init__(self, *, preempts: bool = False, **tenancy: int) -> None:
         super().__init__()
-        self.pool(maxPods=2, tenancy=tenancy)
+        sharing: Obj = {"preemption": {"patienceSeconds": 0}} if preempts else {"tenancy": tenancy}
+        self.pool(maxPods=2, **sharing)
         self.ledgers: dict[str, dict[str, int]] = {"a-0": {}, "a-1": {}}
         for name in self.ledgers:
             self.pod(name, {})
@@ -40,6 +45,8 @@ class TenancyScene(CheckerScene):
         condition: tuple[str, str] = PLACED,
         *,
         namespace: str = "t",
+        priority: int = 0,
+        policy: str = "PreemptLowerPriority",
     ) -> None:
         """The service has placed a vpod: larger ledgers, the status, smaller ledgers."""
         key = f"{namespace}/{name}"
@@ -57,7 +64,8 @@ class TenancyScene(CheckerScene):
             ],
         }
         metadata = {"namespace": namespace, "name": name, "uid": name, "generation": 1}
-        spec = {"poolRef": {"name": "a"}, "vreplicas": wanted}
+        spec: Obj = {"poolRef": {"name": "a"}, "vreplicas": wanted}
+        spec |= {"priority": priority, "preemptionPolicy": policy}
         vpod = {"metadata": metadata, "spec": spec}
         if ("vpods", key) not in self._objects:
             self.write("vpods", key, vpod, PERSON)
@@ -142,3 +150,48 @@ async def test_what_is_taken_from_who_has_too_much_needs_no_other_reason():
     scene.has("late", 2, {}, ("False", "InsufficientSlots"), namespace="u")
     scene.has("v", 9, {"a-0": 4, "a-1": 2}, EXCEEDED)
     assert scene.found == []
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("PreemptLowerPriority", ["tenancy: t/high waits, and less important ones have 2 slots"]),
+        ("Never", []),
+    ],
+)
+async def test_who_waits_for_what_less_important_ones_have_is_found(policy: str, says: list[str]):
+    scene = TenancyScene(preempts=True)
+    await later(61.0)
+    scene.has("low", 2, {"a-0": 2})
+    scene.has("top", 1, {"a-1": 1}, priority=20)
+    scene.has("high", 4, {"a-1": 1}, PREEMPTED, priority=10, policy=policy)
+    assert scene.at_rest() == says
+
+
+@in_virtual_time
+async def test_who_says_that_it_is_preempted_though_nobody_comes_before_it_is_found():
+    scene = TenancyScene(preempts=True)
+    await later(61.0)
+    scene.has("v", 9, {"a-0": 2}, PREEMPTED)
+    scene.has("equal", 2, {"a-1": 2})
+    assert scene.at_rest() == ["tenancy: t/v says that it is preempted, and nobody comes before it"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("priority", "wanted", "is_right"),
+    [(10, 2, True), (0, 0, False), (-10, 2, False)],
+    ids=["for a more important one", "an equal one wants nothing", "for a less important one"],
+)
+async def test_what_is_taken_for_nobody_more_important_is_found(
+    priority: int, wanted: int, *, is_right: bool
+):
+    scene = TenancyScene(preempts=True)
+    await later(61.0)
+    scene.has("v", 4, {"a-0": 4})
+    condition = NO_ROOM if wanted else PLACED
+    scene.has("other", wanted, {}, condition, namespace="u", priority=priority)
+    scene.has("v", 4, {"a-0": 2}, PREEMPTED)
+    assert (scene.found == []) is is_right
+    assert all("took 2 of t/v (wants 4) off a-0 and told no reason" in one for one in scene.found)
