@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from extender.engine.rebalance.move_plan import placed_by_moves
+from extender.engine.scaling.packing import to_replace
 from extender.engine.scaling.replica_writes import ReplicaWrites
 from extender.engine.scaling.scale_down import advised_count, count_without_empty, lasting_count
 from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
@@ -270,7 +271,11 @@ class PoolScaler:
             return  # the cached StatefulSet lags behind an earlier scale-up
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
-        if self._shrunk_for == needs:
+        if to_replace(view.state):
+            # It grows for pods that leave, so making it smaller before was right
+            # (simulation seed 321000208).
+            self._shrunk_for = None
+        elif self._shrunk_for == needs:
             # Fewer pods had room for all, but not where the profile needs it. Another attempt would
             # move vreplicas for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)

@@ -565,3 +565,18 @@ async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_on
         for ordinal in range(3):
             await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: None})
         await until(world.replicas, 1, timeout_s=4 * PERIOD_S)
+
+
+async def test_a_pool_that_grew_for_a_drained_pod_is_made_smaller_again_in_its_next_period():
+    """Found by seed 321000208: the drain was taken for a sign that the pool had been too small."""
+    world = await a_pool(2, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
+    await world.vpod("a", 3, {0: 3})
+    await world.edit_ledger(0, {"tenant/a": 3})
+    async with world.serving(), controller(world):
+        await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
+        for _ in range(3):
+            await world.annotate(0, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
+            await until(world.replicas, 2, timeout_s=0.5 * PERIOD_S)
+            await asyncio.sleep(1)
+            await world.annotate(0, **{names.UNSCHEDULABLE_ANNOTATION: None})
+            await until(world.replicas, 1, timeout_s=2.5 * PERIOD_S)
