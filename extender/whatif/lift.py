@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
-from extender.engine.rebalance.make_room import MOVES_MAX
 from extender.engine.rebalance.move_plan import Limits, MovePlan
+from extender.engine.rebalance.movers import MOVES_MAX
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.model.counted import counted
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION

@@ -169,6 +169,8 @@ class Draft:
         enough = self._pool.room & self.free.at_least(vpod.weight)
         room = self._ledgers.open_to(enough, vpod.key)
         receivers &= room
+        if not receivers:
+            return {}, count
 
         def free(ordinal: int) -> int:
             return self.free_for(vpod, ordinal) if receivers >> ordinal & 1 else 0

@@ -60,6 +60,11 @@ class FreeRoom:
         with_free = self.slots.with_free.items()
         return sum(max(0, free) * (pods & self._among).bit_count() for free, pods in with_free)
 
+    def widest(self, ordinals: int) -> int:
+        """The most free slots on one of these pods."""
+        with_free = self.slots.with_free.items()
+        return max((free for free, pods in with_free if pods & ordinals), default=0)
+
     def has(self, vpod: VPod, ordinal: int) -> bool:
         """Whether one more vreplica has room on a pod."""
         if self.slots.of[ordinal] < vpod.weight:

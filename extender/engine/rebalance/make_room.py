@@ -33,18 +33,16 @@ from extender.engine.policy.guard import PluginFailed
 from extender.engine.policy.spread import Spread
 from extender.engine.rebalance.draft import Draft, Placements, after, without_one
 from extender.engine.rebalance.free_room import FreeRoom
-from extender.engine.rebalance.movers import Movers
+from extender.engine.rebalance.movers import MOVES_MAX, Movers
 from extender.engine.state.availability import would_end_service
 from extender.engine.state.pool_state import PoolState
 from extender.model.amounts import SLOTS
 from extender.model.objects import VPod
 
-MOVES_MAX: Final = 4
-"""Moves for one vreplica."""
 ORDER: Final = ((0, 1), (0, 2), (1, 2), (0, 3), (0, 4), (1, 3), (1, 4))
 """(Chains, moves) in the order in which they are tried."""
-STEPS_MAX: Final = 600
-"""Vreplicas for which one search tries to find another pod."""
+STEPS_MAX: Final = 400
+"""Vreplicas for which one search looks for another pod, or makes room on one."""
 AMOUNTS_STEPS: Final = 2
 """As how many steps one try counts if the vreplica takes amounts of the pool's dimensions: it takes
 that much longer.
@@ -97,9 +95,9 @@ def reserve(draft: Draft, room: Room) -> list[tuple[str, PodClaims, int]]:
 class RoomSearch:
     """One search on a draft, which it does not change.
 
-    ``among``: bit set of the pods that may get or lose something. ``movable``: the vpod with that
-    key, if it may be moved now. ``returns``: whether a vpod has left these placements before
-    (``Advice``). ``steps``: when to give up.
+    ``among``: bit set of the pods that may get or lose something. ``movers``: the searches of one
+    plan share them. ``returns``: whether a vpod has left these placements before (``Advice``).
+    ``steps``: when to give up.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class RoomSearch:
         draft: Draft,
         among: int,
         *,
-        movable: Callable[[str], VPod | None],
+        movers: Movers,
         returns: Callable[[str, Placements], bool],
         steps: int = STEPS_MAX,
     ) -> None:
@@ -118,11 +116,15 @@ class RoomSearch:
         self._among = among
         self.steps_left = steps
         self._room = FreeRoom(pool, draft, among)
-        self._movers = Movers(draft, movable)
+        self._movers = movers
         self._placed: dict[str, Placements] = {}
         self._spread: tuple[VPod, Placements, Spread] | None = None
         """The last one of ``_spread_of``."""
         self._moves: list[Displacement] = []
+        self._first_holes: dict[tuple[str, str, int], int | None] = {}
+        """(vpod key, pod name, barred pods) -> the answer of ``_hole`` before any move. Each entry
+        of ``ORDER`` asks again.
+        """
         self._barred = 0
         """Bit set of the pods that are being given room. They take nothing else."""
         self._apart: list[str] = []
@@ -136,13 +138,20 @@ class RoomSearch:
             # Moves change where slots are free, not how many are.
             return None
         self._apart.append(vpod.key)
-        pods = self._pods_for(vpod, kept, PODS_TRIED_MAX)
-        if any(self._room.has(vpod, ordinal) for ordinal in pods):
+        refused: dict[int, bool] = {}
+
+        def refuses(ordinal: int) -> bool:
+            if ordinal not in refused:
+                refused[ordinal] = self._refuses(vpod, kept, ordinal)
+            return refused[ordinal]
+
+        pods = self._nearest(vpod, PODS_TRIED_MAX)
+        if any(self._room.has(vpod, ordinal) and not refuses(ordinal) for ordinal in pods):
             return None
         for (chains, count), ordinal in itertools.product(ORDER, pods):
-            if count > moves_max:
+            if count > moves_max or not self._could_free(ordinal, vpod, count, chains):
                 continue
-            if self._lighten(ordinal, vpod, count, chains=chains):
+            if not refuses(ordinal) and self._lighten(ordinal, vpod, count, chains=chains):
                 return Room(ordinal, tuple(self._moves))
             if self.steps_left <= 0:
                 return None
@@ -150,15 +159,14 @@ class RoomSearch:
 
     # -- pods --------------------------------------------------------------------------------------
 
-    def _pods_for(self, vpod: VPod, kept: Placements, most: int) -> list[int]:
+    def _nearest(self, vpod: VPod, most: int) -> list[int]:
         """At most so many pods that could hold one more vreplica of a vpod if they had the room,
         those that lack the least first.
         """
         if vpod.per_vreplica:
             self.steps_left -= AMOUNTS_STEPS
         allowed = self._draft.open_to(self._among & ~self._barred, vpod.key)
-        nearest = itertools.islice(self._room.nearest(vpod, allowed, most), most)
-        return [ordinal for ordinal in nearest if not self._refuses(vpod, kept, ordinal)]
+        return list(itertools.islice(self._room.nearest(vpod, allowed, most), most))
 
     def _hole(self, vpod: VPod, source: PodClaims) -> int | None:
         """The pod to which one vreplica goes from ``source``: with the fewest free slots that are
@@ -175,6 +183,12 @@ class RoomSearch:
                 if tried >= REFUSED_MAX:
                     return None
         return None
+
+    def _first_hole(self, vpod: VPod, source: PodClaims) -> int | None:
+        what = (vpod.key, source.name, self._barred)
+        if what not in self._first_holes:
+            self._first_holes[what] = self._hole(vpod, source)
+        return self._first_holes[what]
 
     def _may_go(self, vpod: VPod, kept: Placements, source: PodClaims, ordinal: int) -> bool:
         target = self._pool.by_ordinal[ordinal]
@@ -222,7 +236,7 @@ class RoomSearch:
         """
         if self._room.has(guest, ordinal):
             return self._in_order()
-        if count <= 0:
+        if count <= 0 or not self._could_free(ordinal, guest, count, chains):
             return False
         before = self._barred
         self._barred |= 1 << ordinal
@@ -238,6 +252,20 @@ class RoomSearch:
         self._barred = before
         return False
 
+    def _could_free(self, ordinal: int, guest: VPod, count: int, chains: int = 0) -> bool:
+        """Whether a pod can have the slots for ``guest`` after ``count`` moves: if each vreplica
+        for which some pod has slots may go there. With chains, one of them needs no slots yet.
+        """
+        pod = self._pool.by_ordinal[ordinal]
+        missing = guest.weight - self._room.slots.of[ordinal]
+        widest = self._room.widest(self._among & ~self._barred)
+        if self._movers.heaviest(pod, count, widest) >= missing:
+            return True
+        if not chains or count < 2:
+            return False
+        chained = self._movers.heaviest(pod, 1) + self._movers.heaviest(pod, count - 2, widest)
+        return chained >= missing
+
     def _send(
         self, vpod: VPod, pod: PodClaims, guest: VPod, count: int, *, chains: int, size: float
     ) -> bool:
@@ -248,7 +276,7 @@ class RoomSearch:
         ordinal = pod.ordinal
         if ordinal is None:
             return False
-        hole = self._hole(vpod, pod)
+        hole = self._first_hole(vpod, pod) if not mark else self._hole(vpod, pod)
         if hole is not None:
             self._move(vpod, pod, hole)
             if self._lighten(ordinal, guest, count - 1, chains=chains, most=size):
@@ -257,18 +285,19 @@ class RoomSearch:
             return False
         if not chains or count < 2:
             return False
+        self.steps_left -= 1
         self._apart.append(vpod.key)
         kept = without_one(self._placed_of(vpod), pod.name)
-        pods = self._pods_for(vpod, kept, CHAINED_PODS_MAX)
+        pods = self._nearest(vpod, CHAINED_PODS_MAX)
         barred = self._barred
         ways = [barred]
         if self._room.missing(guest, ordinal).keys() - {SLOTS}:
             # What takes less of a missing dimension may come to this very pod in exchange.
             ways.append(barred & ~(1 << ordinal))
         for first, other, barred_now in itertools.product(range(1, count), pods, ways):
-            if not self._may_go(vpod, kept, pod, other):
-                continue
             self._barred = barred_now
+            if not self._could_free(other, vpod, first) or not self._may_go(vpod, kept, pod, other):
+                continue
             if self._lighten(other, vpod, first, chains=0):
                 self._move(vpod, pod, other)
                 left = count - 1 - first
@@ -276,6 +305,7 @@ class RoomSearch:
                     return True  # the search ends, so ``_barred`` may stay
             self._undo(mark)
             self._barred = barred
+        self._barred = barred
         self._apart.pop()
         return False
 

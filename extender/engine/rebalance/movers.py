@@ -7,14 +7,18 @@ greatest part of a pod that it takes of any of them. Of those that do not free e
 ones that free most of what is missing come first.
 """
 
+import operator
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from extender.engine.pods.claims import PodClaims
-from extender.engine.rebalance.draft import Draft
 from extender.engine.rebalance.free_room import taken_by
 from extender.model.amounts import SLOTS
 from extender.model.objects import VPod
+
+MOVES_MAX: Final = 4
+"""Moves for one vreplica."""
 
 
 class Group(NamedTuple):
@@ -28,10 +32,13 @@ class Group(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """The groups on one pod, the smallest first. ``most``: the most that a vreplica takes."""
+    """The groups on one pod, the smallest first. ``weights``: of its vreplicas, the heaviest first.
+    ``most``: the most that a vreplica takes.
+    """
 
     by_size: list[Group]
     by_weight: list[Group]
+    weights: list[int]
     most: Mapping[str, int]
 
 
@@ -39,10 +46,13 @@ _SLOTS_ALONE: Final = {SLOTS: 0}.keys()
 
 
 class Movers:
-    """``movable``: the vpod with that key, if it may be moved now."""
+    """What stands on the pods before a plan; its searches share it. What the plan has moved since,
+    each search sees itself.
 
-    def __init__(self, draft: Draft, movable: Callable[[str], VPod | None]) -> None:
-        self._draft = draft
+    ``movable``: the vpod with that key, if it may be moved now.
+    """
+
+    def __init__(self, movable: Callable[[str], VPod | None]) -> None:
         self._movable = movable
         self._loads: dict[str, _Load] = {}
         """Pod name -> what is there."""
@@ -54,21 +64,36 @@ class Movers:
         ``SLOTS`` and dimension) with ``count`` vreplicas: first those that are enough alone.
         ``most``: the greatest size of the others; None: any.
         """
-        load = self._loads.get(pod.name)
-        if load is None:
-            load = self._loads[pod.name] = self._load_of(pod)
+        load = self._on(pod)
         if most is None:
             most = load.by_size[-1].size if load.by_size else 0
         if missing.keys() == _SLOTS_ALONE:
             return _by_slots(load.by_weight, missing[SLOTS], count, most)
         return _by_amounts(load, missing, count, most)
 
+    def heaviest(self, pod: PodClaims, count: int, most: int | None = None) -> int:
+        """Slots of the ``count`` heaviest vreplicas on a pod of at most so many slots each."""
+        weights = self._on(pod).weights
+        if most is not None:
+            first = bisect_left(weights, -most, key=operator.neg)
+            return sum(weights[first : first + count])
+        return sum(weights[:count])
+
+    def _on(self, pod: PodClaims) -> _Load:
+        load = self._loads.get(pod.name)
+        if load is None:
+            load = self._loads[pod.name] = self._load_of(pod)
+        return load
+
     def _load_of(self, pod: PodClaims) -> _Load:
         alike: dict[tuple[int, object], list[VPod]] = {}
-        for key in sorted(self._draft.still_on(pod)):
-            vpod = self._movable(key)
+        weights: list[int] = []
+        for key, claim in sorted(pod.claims.items()):
+            vpod = self._movable(key) if claim.decided.vreplicas else None
             if vpod is not None:
                 alike.setdefault((vpod.weight, vpod.per_vreplica), []).append(vpod)
+                weights += [vpod.weight] * min(claim.decided.vreplicas, MOVES_MAX)
+        weights.sort(reverse=True)
         whole = {SLOTS: pod.capacity, **dict(pod.capacities)}
         most: dict[str, int] = {}
         groups: list[Group] = []
@@ -80,7 +105,7 @@ class Movers:
             groups.append(Group(size, vpods, takes))
         by_weight = sorted(groups, key=lambda group: group.takes[SLOTS])
         by_size = sorted(groups, key=lambda group: group.size) if pod.capacities else by_weight
-        return _Load(by_size, by_weight, most)
+        return _Load(by_size, by_weight, weights, most)
 
 
 def _by_slots(by_weight: list[Group], needed: int, count: int, most: float) -> list[Group]:

@@ -29,8 +29,8 @@ from typing import Final
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.rebalance.compaction import can_empty
-from extender.engine.rebalance.make_room import MOVES_MAX
 from extender.engine.rebalance.move_plan import Limits
+from extender.engine.rebalance.movers import MOVES_MAX
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.engine.scaling.size import ScalePlan, anyone, fewest, missing_vreplicas, plan_scale
 from extender.engine.state.cluster_state import ClusterState

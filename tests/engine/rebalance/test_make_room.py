@@ -1,5 +1,6 @@
 """Moves that give a place to a vreplica that fits nowhere, the fewest that do."""
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,12 +8,14 @@ import pytest
 
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.engine.rebalance import move_plan
-from extender.engine.rebalance.make_room import STEPS_MAX
+from extender.engine.rebalance.make_room import STEPS_MAX, RoomSearch
 from extender.engine.rebalance.move_plan import Limits, can_place
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.engine.rebalance.repetition import LeftBehind
+from extender.model.amounts import Amounts
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
+from tests.engine.rebalance.crowded import PROFILES, a_plan, crowded
 from tests.support.builders import Scene, a_node
 
 WAITING = "tenant/waiting"
@@ -215,13 +218,16 @@ class TestCanPlace:
 
 
 def test_a_search_gives_up_after_its_steps(monkeypatch: pytest.MonkeyPatch):
-    """Each of twelve pods has a heavy vreplica that fits nowhere. Only the last has a light one."""
-    heavy = [(9, 9)] * 11
-    pods = Pods(*heavy, (9, 8, 1), needs=3)
-    assert pods.told() == [("p11v2", 11, 0)]
+    """Each of twelve pods has a light vreplica, and that of the last pod alone may go elsewhere."""
+    pods = Pods(*[(9, 8, 1)] * 12, needs=3)
+
+    def told() -> list[tuple[str, int, int]]:
+        return pods.told(returns=lambda key, _: key != "tenant/p11v2")
+
+    assert told() == [("p11v2", 11, 0)]
     monkeypatch.setattr(move_plan, "ROOM_STEPS_MAX", 5)
     monkeypatch.setattr(move_plan, "STEPS_MAX", 5)
-    assert pods.told() == []
+    assert told() == []
 
 
 def test_what_all_free_slots_together_could_not_hold_costs_no_steps(
@@ -235,3 +241,24 @@ def test_what_all_free_slots_together_could_not_hold_costs_no_steps(
     assert [move.vpod for move in plan_moves(pods.scene.pool, Limits(budget=10), advice)] == [
         "tenant/p1v1"
     ]
+
+
+@pytest.mark.parametrize(
+    "capacities", [(), (("cpu", 10), ("memory", 30))], ids=["slots", "amounts"]
+)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_is_left_out_would_have_failed(
+    profile: str, capacities: Amounts, monkeypatch: pytest.MonkeyPatch
+):
+    """A search without end that tries every pod, and looks for every place anew, is the oracle."""
+    monkeypatch.setattr(move_plan, "ROOM_STEPS_MAX", sys.maxsize)
+    monkeypatch.setattr(move_plan, "STEPS_MAX", sys.maxsize)
+    instances = [
+        crowded(seed, 3 + seed % 6, capacities=capacities, profile=profile) for seed in range(40)
+    ]
+    found = [a_plan(instance.pool(), instance) for instance in instances]
+    assert sum(map(bool, found)) > 5
+    monkeypatch.setattr(RoomSearch, "_could_free", lambda *_: True)
+    monkeypatch.setattr(RoomSearch, "_first_hole", RoomSearch._hole)
+    for seed, (instance, plan) in enumerate(zip(instances, found, strict=True)):
+        assert a_plan(instance.pool(), instance) == plan, f"seed {seed}"
