@@ -15,12 +15,10 @@ from collections.abc import Collection, Iterable
 class Patience:
     """What one pool remembers. ``overdue``: keys of vpods."""
 
-    __slots__ = ("_since", "overdue", "revision")
+    __slots__ = ("_since", "overdue")
 
     def __init__(self) -> None:
         self.overdue: frozenset[str] = frozenset()
-        self.revision = -1
-        """The state's revision for which the slots of its pods were counted."""
         self._since: dict[str, float] = {}
 
     def copy(self) -> "Patience":

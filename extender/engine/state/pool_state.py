@@ -57,6 +57,8 @@ class PoolState(PoolPods):
         self.tenancy: PoolTenancy | None = None
         """None if the pool admits everything."""
         self.patience = Patience()
+        self._slots_counted_at = -1
+        """The revision for which the slots of the pods were counted, while a vpod is overdue."""
         self.on_admitted: Callable[[str, str], None] = _ignore
         """Called with the keys of the pool and of a vpod of which more or fewer vreplicas are
         admitted than before.
@@ -329,8 +331,8 @@ class PoolState(PoolPods):
 
     def _settle(self) -> None:
         """Decide anew what is admitted, if something has changed since."""
-        if self.patience.overdue and self.patience.revision != self.revision:
-            self.patience.revision = self.revision
+        if self.patience.overdue and self._slots_counted_at != self.revision:
+            self._slots_counted_at = self.revision
             self._resize()
         if self.tenancy is not None and self.tenancy.is_dirty:
             for vpod in self.tenancy.settle():

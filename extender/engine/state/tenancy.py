@@ -28,7 +28,7 @@ from typing import Protocol
 
 from extender.engine.state.admission import Wanted, admitted_within
 from extender.engine.state.fair_shares import TenantDemand, fair_shares
-from extender.engine.state.tenant import PRIORITY_MAX, UNLIMITED, Tenant
+from extender.engine.state.tenant import ABOVE_ALL_PRIORITIES, UNLIMITED, Tenant
 from extender.model.counted import counted
 from extender.model.objects import AdapterPool, VPod
 from extender.model.reasons import ConflictReason
@@ -183,7 +183,8 @@ class PoolTenancy:
         """Those of these vpods that could take slots from vpods of a lower priority."""
         lowest = {
             name: min(
-                [one.priority for one in tenant.wanted.values() if one.used], default=PRIORITY_MAX
+                [one.priority for one in tenant.wanted.values() if one.used],
+                default=ABOVE_ALL_PRIORITIES,
             )
             for name, tenant in self._tenants.items()
         }
@@ -339,7 +340,7 @@ class PoolTenancy:
         # Vpods of a higher priority than this have nothing.
         highest = max(
             (tenant.wanted[key].priority for key, count in tenant.admitted.items() if count),
-            default=-PRIORITY_MAX,
+            default=-ABOVE_ALL_PRIORITIES,
         )
         for key, admitted in tenant.admitted.items():
             wanted, now = tenant.wanted[key], None

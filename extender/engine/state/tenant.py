@@ -7,7 +7,7 @@ from extender.model.objects import VPod
 
 UNLIMITED: Final = 1 << 62
 """More slots than any pool has."""
-PRIORITY_MAX: Final = 1 << 31
+ABOVE_ALL_PRIORITIES: Final = 1 << 31
 """Above every priority."""
 _LAST: Final = "~"
 """Sorts after every creation time."""

@@ -315,7 +315,7 @@ def _vpod(vpod: VPod) -> Manifest:
     spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
     spec |= {"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}
     spec |= {"priority": vpod.priority} if vpod.priority else {}
-    spec |= {} if vpod.preempts else {"preemptionPolicy": "Never"}
+    spec |= {} if vpod.preempts else {"preemptionPolicy": names.PREEMPT_NEVER}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}
     status |= {"observedGeneration": vpod.observed_generation} if vpod.observed_generation else {}
