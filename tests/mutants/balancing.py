@@ -40,6 +40,14 @@ BALANCING = (
         ),
     ),
     Mutant(
+        "a search leaves out pods of which enough could leave",
+        "extender/engine/rebalance/make_room.py",
+        "if self._movers.heaviest(pod, count, widest) >= missing:",
+        "if self._movers.heaviest(pod, count - 1, widest) >= missing:",
+        "vreplicas wait that moves would place",
+        ("tests/engine/rebalance/test_make_room.py::test_what_is_left_out_would_have_failed",),
+    ),
+    Mutant(
         "each plan of a look tries the same waiting vpods",
         "extender/service/pools/pool_moves.py",
         "while self._tried < len(waiting):",

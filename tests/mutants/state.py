@@ -629,6 +629,16 @@ SCALE_DOWN = (
         ),
     ),
     Mutant(
+        "a pool that grows for pods that leave was made too small",
+        _SCALER,
+        "if to_replace(view.state):",
+        "if False:",
+        "each drained pod doubles the time for which empty pods stay (seed 321000208)",
+        (
+            f"{_SCALES}test_a_pool_that_grew_for_a_drained_pod_is_made_smaller_again_in_its_next_period",
+        ),
+    ),
+    Mutant(
         "what grows heavier is no less room",
         "extender/engine/scaling/packing.py",
         "self._free[ordinal] = pod.capacity - pod.decided - _heavier(pod)",
