@@ -343,7 +343,7 @@ async def test_how_far_the_reading_is_is_told(monkeypatch):
 # -- completion ------------------------------------------------------------------------------------
 
 
-async def completed(*typed: str, tries: int = 5) -> list[str]:
+async def completed(*typed: str, tries: int = 20) -> list[str]:
     """The words of ``vreplica __complete``, in a process of its own, as a shell starts it. On a
     busy machine it may have none within its two seconds, so somebody types again.
     """
