@@ -188,15 +188,22 @@ class System:
         for obj in await self.adapters():
             status = obj.get("status", {})
             log.info(
-                "%s on %s: %s",
+                "%s on %s: %s, %s",
                 obj["metadata"]["name"],
                 obj["spec"].get("nodeName"),
+                obj["metadata"].get("annotations"),
                 status.get("conditions"),
             )
-            for event in await self.events(obj["metadata"]["namespace"], obj["metadata"]["name"]):
-                log.info("  %s %s: %s", event.get("reason"), event.get("type"), event.get("note"))
+            await self._tell_events(obj["metadata"]["namespace"], obj["metadata"]["name"])
         for vpod in (await self.all_vpods()).values():
             log.info("%s wants %d: %s", vpod.key, vpod.vreplicas, dict(vpod.placements))
+            for one in vpod.conditions:
+                log.info("  %s is %s, %s: %s", one.type, one.status, one.reason, one.message)
+            await self._tell_events(vpod.namespace, vpod.name)
+
+    async def _tell_events(self, namespace: str, name: str) -> None:
+        for event in await self.events(namespace, name):
+            log.info("  %s %s: %s", event.get("reason"), event.get("type"), event.get("note"))
 
     # -- what is installed: the kustomize base, and its files --------------------------------------
 
