@@ -35,7 +35,13 @@ from extender.kube.api import (
 from extender.kube.serving.sockets import host_port
 from extender.model.decode import pod_from, vpod_from
 from extender.model.ledger import ledger_slots
-from extender.model.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE
+from extender.model.names import (
+    API_VERSION,
+    PLACEMENTS_ANNOTATION,
+    POOL_LABEL,
+    SLOTS_ANNOTATION,
+    SLOTS_RESOURCE,
+)
 from extender.model.objects import AdapterPod, VPod
 from tests.e2e.backend import Backend, condition
 from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, without, write_json
@@ -59,6 +65,8 @@ WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
 UPKEEP_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook-upkeep"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
+TOLD_MAX: Final = 100
+"""Breaches and versions of objects that a failure's report tells, the last ones."""
 SETTLE_TIMEOUT_S: Final = 45.0
 LOOK_INTERVAL_S: Final = 0.1
 """Between two looks at a time when much changes."""
@@ -200,6 +208,14 @@ class System:
             for one in vpod.conditions:
                 log.info("  %s is %s, %s: %s", one.type, one.status, one.reason, one.message)
             await self._tell_events(vpod.namespace, vpod.name)
+
+        for breach in (await self.watcher.breaches())[:TOLD_MAX]:
+            log.info("breach: %s", breach)
+        for version in self.watcher.versions[-TOLD_MAX:]:
+            obj = version.object
+            ledger = obj["metadata"].get("annotations", {}).get(PLACEMENTS_ANNOTATION)
+            placed = obj.get("status", {}).get("placements")
+            log.info("%.3f %s: %s", version.seen_at, version, ledger or placed)
 
     async def _tell_events(self, namespace: str, name: str) -> None:
         for event in await self.events(namespace, name):
