@@ -66,7 +66,7 @@ UPKEEP_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook-upkeep"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
 TOLD_MAX: Final = 100
-"""Breaches and versions of objects that a failure's report tells, the last ones."""
+"""Of the first breaches and of the last versions of objects in a failure's report."""
 SETTLE_TIMEOUT_S: Final = 45.0
 LOOK_INTERVAL_S: Final = 0.1
 """Between two looks at a time when much changes."""
@@ -208,7 +208,6 @@ class System:
             for one in vpod.conditions:
                 log.info("  %s is %s, %s: %s", one.type, one.status, one.reason, one.message)
             await self._tell_events(vpod.namespace, vpod.name)
-
         for breach in (await self.watcher.breaches())[:TOLD_MAX]:
             log.info("breach: %s", breach)
         for version in self.watcher.versions[-TOLD_MAX:]:

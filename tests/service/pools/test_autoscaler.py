@@ -549,13 +549,19 @@ async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_shrunk_more_a
         assert scale_writes(world) <= 10
 
 
+async def a_pool_that_needs_one_pod(replicas: int) -> World:
+    """Its vpod stands on the first pod, and may be moved as often as needed."""
+    world = await a_pool(replicas, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
+    await world.vpod("a", 3, {0: 3})
+    await world.edit_ledger(0, {"tenant/a": 3})
+    return world
+
+
 async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_once():
     """Found by seed 70000527: nodes failed one after the other, and each pod that made up for them
     doubled the patience.
     """
-    world = await a_pool(3, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
-    await world.vpod("a", 3, {0: 3})
-    await world.edit_ledger(0, {"tenant/a": 3})
+    world = await a_pool_that_needs_one_pod(3)
     async with world.serving(), controller(world):
         await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
         for ordinal in range(3):
@@ -569,9 +575,7 @@ async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_on
 
 async def test_a_pool_that_grew_for_a_drained_pod_is_made_smaller_again_in_its_next_period():
     """Found by seed 321000208: the drain was taken for a sign that the pool had been too small."""
-    world = await a_pool(2, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
-    await world.vpod("a", 3, {0: 3})
-    await world.edit_ledger(0, {"tenant/a": 3})
+    world = await a_pool_that_needs_one_pod(2)
     async with world.serving(), controller(world):
         await until(world.replicas, 1, timeout_s=1.5 * PERIOD_S)
         for _ in range(3):
