@@ -12,7 +12,7 @@ from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.rebalance.move_plan import Limits, MovePlan
 from extender.engine.rebalance.movers import MOVES_MAX
-from extender.engine.scaling.size import plan_scale, waiting_without_growth
+from extender.engine.scaling.size import awaits_pods, plan_scale, waiting_without_growth
 from extender.model.counted import counted
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node
@@ -130,6 +130,8 @@ def moves_that_make_room(bench: Bench) -> Iterator[Fix]:
         return
     moves = sum(len(room.moves) for room in rooms)
     note = "within rebalance.movesPerPeriod and rebalance.cooldownSeconds"
+    if awaits_pods(pool, plan):
+        note += f", if the pods on their way do not come within {spec.scale_down_period_s} s"
     off = "the pool moves nothing: rebalance.movesPerPeriod is 0, or rebalance.dryRun is set"
     yield Fix(
         change=f"{counted(moves, 'move')} of other vpods would make room",

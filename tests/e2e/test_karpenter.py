@@ -109,8 +109,9 @@ async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
         RealBackend(own_control_plane, tmp_path) as backend,
         System(backend, tmp_path) as system,
     ):
-        # The vpods are placed on the first pods that come, and the profile prefers all of them.
-        system.watcher.may_move = frozenset({MoveReason.POLICY})
+        # The vpods are placed on the first pods that come, and the profile prefers all of them. The
+        # first move of a swap has the reason MakeRoom.
+        system.watcher.may_move = frozenset({MoveReason.POLICY, MoveReason.MAKE_ROOM})
         await start_karpenter(backend, binaries, tmp_path)
         await system.pool(cpu=POD_CPU, pod_spec=SPREAD, profile="ha", minPods=0, maxPods=PODS)
         await resized(system, PODS)

@@ -13,6 +13,8 @@ from tests.support.service import TENANT, World, until
 
 pytestmark = pytest.mark.looptime
 
+PERIOD_S: Final = 50
+
 
 async def two_pods(weight: int = 1, **spec) -> World:
     """28 slots of 40 are used, 14 on each of two pods, by vreplicas of ``weight`` slots."""
@@ -46,6 +48,25 @@ async def test_a_pool_that_may_grow_grows():
         await until(lambda: world.placed("heavy"), 1, timeout_s=10)
         assert await world.replicas() == 3
         assert not await world.events("Moved")
+
+
+@pytest.mark.parametrize("starts_s", [PERIOD_S - 10, None])
+async def test_nothing_moves_for_a_vreplica_that_a_pod_on_its_way_has_room_for(
+    starts_s: float | None,
+):
+    """None: its pod never comes. Then vreplicas move after a period."""
+    world = await two_pods(scaleDownPeriodSeconds=PERIOD_S)
+    async with world.serving():
+        await asyncio.sleep(PERIOD_S / 2)
+        await world.vpod("heavy", 1, slotsPerVReplica=7)
+        await asyncio.sleep(1)
+        assert await world.replicas() == 3
+        await asyncio.sleep((starts_s or PERIOD_S) - 2)
+        assert not await world.events("Moved")
+        if starts_s is not None:
+            await world.pod(2, {}, node="node-2")
+        await until(lambda: world.placed("heavy"), 1, timeout_s=PERIOD_S + 2)
+        assert await reasons(world) == (set() if starts_s else {"MakeRoom"})
 
 
 FIRST: Final[dict[str, Any]] = {"rebalance": {"makeRoomBeforeGrowing": True}}

@@ -255,6 +255,20 @@ async def test_a_move_that_is_told_after_its_vpod_has_left_the_pool_was_that_poo
     assert len(left_pool_a("default", "pack")) == 1
 
 
+@in_virtual_time
+async def test_what_a_vpod_no_longer_wants_may_leave_also_where_its_tenant_may_lose_some():
+    """minPodsPerVPod gave it 3 and gives it 2 now. Seed 510000021 (500 events)."""
+    scene = waiting_scene()
+    scene.pool(slots=100, ordinals=4, rescheduleAfterSeconds=LIMIT_S, tenancy={"defaultLimit": 0})
+    for name, count in {"a-0": 3, "a-1": 1, "a-2": 1}.items():
+        scene.pod(name, {"t/v": count}, actor=PERSON, node=NODES[name], slots=100)
+    scene.vpod("v", 1, {"a-0": 3})
+    told = "1 vreplica moved from a-0 to a-2 (Compaction)"
+    found = len(scene.found)
+    scene.vpod("v", 1, {"a-1": 1, "a-2": 1}, moved=(told, stamp(scene.checkers._clock())))
+    assert [line for line in scene.found[found:] if "told no reason" in line] == []
+
+
 @pytest.mark.parametrize(("gone_s", "found"), [(0, 0), (EXCUSE_S - 1, 0), (EXCUSE_S + 1, 1)])
 @in_virtual_time
 async def test_a_move_that_makes_room_may_have_been_decided_before_its_pod_was_scaled_away(

@@ -98,6 +98,15 @@ def test_moves_that_make_room_leave_nothing_where_the_rest_fits_without_a_move()
     assert told(scene)["1 move of other vpods would make room"] == (1, 0)
 
 
+@pytest.mark.parametrize(("replicas", "waits"), [(2, False), (3, True)])
+def test_moves_wait_a_period_for_a_pod_on_its_way(replicas: int, waits: bool):
+    scene = Scene(replicas=replicas, slots=10, max_pods=replicas).pods(0, 1)
+    scene.vpod("left", 6, {0: 6}).vpod("right", 6, {1: 6}).vpod("a", 1, weight=5)
+    fixes = {fix.change: fix for fix in fixes_of(scene)}
+    note = fixes["1 move of other vpods would make room"].note
+    assert note.endswith("do not come within 100 s") is waits
+
+
 NO_CPU = "'0/1 nodes are available: 1 Insufficient cpu.'"
 
 

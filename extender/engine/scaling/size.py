@@ -247,6 +247,15 @@ def waiting_without_growth(
     return [vpod.key for vpod in sorted(waiting, key=lambda vpod: -vpod.weight)]
 
 
+def awaits_pods(state: PoolState, plan: ScalePlan) -> bool:
+    """Whether pods of the pool are on their way, and with them the pool has all that it needs."""
+    stateful_set = state.stateful_set
+    if stateful_set is None or plan.unlimited > stateful_set.replicas:
+        return False
+    known = (state.by_ordinal.get(ordinal) for ordinal in stateful_set.ordinals)
+    return any(pod is None or will_be_bound(pod) for pod in known)
+
+
 def _wanted(pool: AdapterPool, vpod: VPod) -> int:
     if vpod.not_admitted is not None:
         return vpod.sized_for

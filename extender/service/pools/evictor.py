@@ -36,7 +36,7 @@ from extender.engine.rebalance.balance import LoadGoal
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.engine.rebalance.relocation import is_published
-from extender.engine.scaling.size import plan_scale, waiting_without_growth
+from extender.engine.scaling.size import awaits_pods, plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError
 from extender.model.bucket import WHOLE, Bucket
@@ -211,7 +211,7 @@ class Evictor:
         load: LoadGoal | None,
     ) -> list[Move]:
         if pool_moves.waiting is None:
-            pool_moves.waiting = self._waiting(state)
+            pool_moves.waiting = self._waiting(pool_moves, state, pool)
         cooling = pool_moves.cooling(state, pool.move_cooldown_s, self._now())
         pool_moves.left_behind.look(state)
         limits = Limits(
@@ -229,13 +229,17 @@ class Evictor:
         )
         return plan_moves(state, limits, advice)
 
-    def _waiting(self, state: PoolState) -> list[str]:
-        """Keys of the vpods for which room may be made."""
-        if not state.vpods_with_pending:
-            return []
+    def _waiting(self, pool_moves: PoolMoves, state: PoolState, pool: AdapterPool) -> list[str]:
+        """Keys of the vpods for which room may be made. While pods on their way have room for all
+        of them, they wait one period for these pods.
+        """
         allows = partial(self._caches.state.selects, state.key)
-        plan = plan_scale(state, allows)
-        return waiting_without_growth(state, allows, plan) if plan is not None else []
+        plan = plan_scale(state, allows) if state.vpods_with_pending else None
+        waiting = waiting_without_growth(state, allows, plan) if plan is not None else []
+        awaiting = waiting if plan is not None and awaits_pods(state, plan) else []
+        now = asyncio.get_running_loop().time()
+        waited = pool_moves.waited(awaiting, pool.scale_down_period_s, now)
+        return waited if awaiting else waiting
 
     def _may_improve(self, state: PoolState, key: str) -> bool:
         vpod = state.vpods.get(key)

@@ -37,6 +37,8 @@ class PoolMoves:
         the pool. What has got a place meanwhile is passed over, and what is new waits for the next
         look.
         """
+        self._waits_since: dict[str, float] = {}
+        """Key of a vpod -> since when it waits for pods on their way, by the event loop's time."""
         self.left_behind = LeftBehind()
         self._moved_at: dict[str, tuple[str, float]] = {}
         """Key of a vpod -> its UID, and when it was moved."""
@@ -61,6 +63,15 @@ class PoolMoves:
         self.waiting = None
         self._tried = 0
         self._refused = (set(), self._refused[0])
+
+    def waited(self, awaiting: Sequence[str], period_s: float, now: float) -> list[str]:
+        """Of the vpods that wait for pods on their way now, those that have done so for a period.
+
+        Such a pod has room for them without a move. But it may never come, for example because
+        there is no machine for it.
+        """
+        self._waits_since = {key: self._waits_since.get(key, now) for key in awaiting}
+        return [key for key in awaiting if now - self._waits_since[key] >= period_s]
 
     def refused(self, key: str) -> bool:
         """Whether the mover refused to move this vpod in this look or the last one."""

@@ -48,6 +48,15 @@ def test_one_look_tries_each_of_them_once_in_however_many_plans():
     assert list(moves.in_turn(waiting)) == waiting
 
 
+def test_a_vpod_waits_a_period_for_pods_on_their_way_and_anew_if_it_did_not_wait_between():
+    moves = PoolMoves()
+    assert moves.waited(["a"], 100, 0) == []
+    assert moves.waited(["a", "b"], 100, 99) == []
+    assert moves.waited(["a", "b"], 100, 100) == ["a"]
+    assert moves.waited(["b"], 100, 198) == []
+    assert moves.waited(["a", "b"], 100, 199) == ["b"]
+
+
 HEAVY = 13
 
 

@@ -90,7 +90,7 @@ class MoveChecker(Checker):
         made: list[ReportedMove] = []
         surplus = max(0, old.total - new.wanted)
         if new.total < old.total and self._tenancy.may_lose(new):
-            surplus = old.total - new.total
+            surplus = max(surplus, old.total - new.total)
         for name, taken in _taken_off(old, new):
             moves = [move for move in reported if move.from_pod == name]
             # A new report counts first, and the rest may be surplus. If the report is an old one,
