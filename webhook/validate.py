@@ -344,9 +344,15 @@ def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings)
         if joins:
             _tenant(new, pool, view, findings)
         return
-    if (
-        old is None or joins or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
-    ) and (problem := pool.misfit(new) or vpod_problem(new, pool, view)):
+    needs_more = (
+        old is None
+        or joins
+        or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
+        or new.least > old.least
+    )
+    if not needs_more:
+        return
+    if problem := pool.misfit(new) or pool.misfit_together(new) or vpod_problem(new, pool, view):
         findings.problems.append(problem)
 
 

@@ -64,7 +64,9 @@ def quota_problems(
 
 
 def vpod_problem(new: VPod, pool: AdapterPool, view: WebhookCaches) -> str:
-    """Why a tenant's limit never allows even one vreplica of a VPod; "" if it does."""
+    """Why a tenant's limit never allows even one vreplica of a VPod, or what it needs together; ""
+    if it does.
+    """
     if pool.tenancy is None or not new.vreplicas:
         return ""
     quotas = counting_quotas(
@@ -72,8 +74,14 @@ def vpod_problem(new: VPod, pool: AdapterPool, view: WebhookCaches) -> str:
         partial(_tenant, pool.tenancy, view),
     )
     limit = pool.tenancy.limit_of(quotas.get(_tenant(pool.tenancy, view, new.namespace)))
-    if limit is None or new.weight <= limit:
+    if limit is None or new.weight * max(1, new.least) <= limit:
         return ""
+    if new.weight <= limit:
+        return (
+            f"{counted(new.least, 'vreplica')} (spec.minAvailable) take "
+            f"{counted(new.least * new.weight, 'slot')}, and the limit of its tenant in "
+            f"AdapterPool {pool.key} is {limit}"
+        )
     return (
         f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), and the limit "
         f"of its tenant in AdapterPool {pool.key} is {limit}"

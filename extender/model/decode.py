@@ -639,4 +639,5 @@ def vpod_from(obj: Json) -> VPod:
         created_at=text(metadata, "creationTimestamp"),
         priority=_priority(obj),
         preempts=text(obj, "spec", "preemptionPolicy") != names.PREEMPT_NEVER,
+        min_available=_count(obj, kind, ("spec", "minAvailable"), 0),
     )

@@ -112,6 +112,8 @@ class VPod:
     """That of its PriorityClass, as the webhook has written it."""
     preempts: bool = True
     """False with ``preemptionPolicy: Never``: it is placed first, and takes nothing from others."""
+    min_available: int = 0
+    """As its tenant asks; see ``least``."""
     not_admitted: NotAdmitted | None = None
     """Set by the state only."""
 
@@ -127,6 +129,13 @@ class VPod:
         if self.not_admitted is None:
             return self.vreplicas
         return self.vreplicas + self.not_admitted.vreplicas
+
+    @property
+    def least(self) -> int:
+        """The vreplicas that it needs together: with fewer of them, it has none. 0 or 1 if any
+        number is of use.
+        """
+        return min(self.min_available, self.asked)
 
     @property
     def sized_for(self) -> int:
@@ -626,6 +635,24 @@ class AdapterPool:
                     "latter, or create the VPod with less"
                 )
         return ""
+
+    def misfit_together(self, vpod: VPod) -> str:
+        """Why ``maxPods`` pods could never hold what a vpod needs together; "" if they could. One
+        pod has room for one vreplica.
+        """
+        if vpod.least <= 1 or self.max_pods is None or self.is_sized_by_others:
+            return ""
+        capacities = dict(self.capacities)
+        fitting = [capacities[name] // amount for name, amount in vpod.per_vreplica]
+        on_a_pod = min([self.slots_per_pod // vpod.weight, *fitting])
+        pods = -(-vpod.least // on_a_pod)
+        if pods <= self.max_pods:
+            return ""
+        return (
+            f"{counted(vpod.least, 'vreplica')} (spec.minAvailable) need {counted(pods, 'pod')}, "
+            f"but AdapterPool {self.key} may have {self.max_pods} (spec.maxPods); lower the former "
+            "or raise the latter"
+        )
 
     def could_hold(self, vpod: VPod) -> bool:
         """Whether an empty pod of the pool has room for one vreplica of a vpod."""

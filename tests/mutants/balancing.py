@@ -48,6 +48,17 @@ BALANCING = (
         ("tests/engine/rebalance/test_make_room.py::test_what_is_left_out_would_have_failed",),
     ),
     Mutant(
+        "vreplicas move for what a pod on its way has room for",
+        _EVICTOR,
+        "return waited if awaiting else waiting",
+        "return waiting",
+        "each growth of a pool moves vreplicas, too",
+        (
+            "tests/service/test_make_room.py::"
+            "test_nothing_moves_for_a_vreplica_that_a_pod_on_its_way_has_room_for",
+        ),
+    ),
+    Mutant(
         "each plan of a look tries the same waiting vpods",
         "extender/service/pools/pool_moves.py",
         "while self._tried < len(waiting):",

@@ -194,7 +194,7 @@ HANDING_OVER = (
     Mutant(
         "a new adapter is told to serve before the status says so",
         _RULES,
-        "if not preparing and current is None:",
+        "if not preparing and current is None and not _lacks_others(pool, vpod):",
         "if current is None:",
         "the adapters of both pods would serve at once, and take over from each other",
         (

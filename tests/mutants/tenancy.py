@@ -6,8 +6,11 @@ _SHARES = "extender/engine/state/fair_shares.py"
 _TENANCY = "extender/engine/state/tenancy.py"
 _TENANT = "extender/engine/state/tenant.py"
 _ADMISSION = "extender/engine/state/admission.py"
+_PLAN = "extender/engine/placing/plan.py"
 _PATIENCE = "extender/engine/state/patience.py"
 _POOL = "extender/engine/state/pool_state.py"
+_OF_GANGS = "tests/engine/placing/test_all_or_nothing.py::"
+_OF_ADMITTED_GANGS = "tests/engine/state/test_gangs.py::"
 _OF_SHARES = "tests/engine/state/test_fair_shares.py::"
 _OF_TENANCY = "tests/engine/state/test_tenancy.py::"
 _OF_PREEMPTION = "tests/engine/state/test_preemption.py::"
@@ -112,6 +115,49 @@ TENANCY = (
         "[pod.capacity if pod.schedulable else 0 for pod in self.pods.values()]",
         "others lose vreplicas while a pod of important ones restarts",
         (f"{_OF_PREEMPTION}test_what_stands_on_a_pod_that_is_away_is_not_taken_from_others",),
+    ),
+    Mutant(
+        "a vpod is placed with too few vreplicas",
+        _PLAN,
+        "if not 0 < have < self.vpod.least or self.vpod.deleting:",
+        "if True:",
+        "two vpods hold what the other one needs, and neither can work",
+        (f"{_OF_GANGS}test_of_two_that_wait_for_each_other_one_is_placed",),
+    ),
+    Mutant(
+        "some of what a vpod needs together is published while a ledger is missing",
+        "extender/service/placing/committer.py",
+        "if not published and sum(target.values()) < vpod.least:",
+        "if False:",
+        "an adapter begins with a part that is of no use",
+        (
+            "tests/service/placing/test_committer.py::"
+            "test_what_a_vpod_needs_together_is_published_together",
+        ),
+    ),
+    Mutant(
+        "a part of what a vpod needs together is admitted",
+        _ADMISSION,
+        "[index for index, one in enumerate(vpods) if admitted[index] < one.least]",
+        "[]",
+        "slots are kept for a vpod that cannot use them",
+        (f"{_OF_ADMITTED_GANGS}test_it_gets_as_many_as_it_needs_together_or_none",),
+    ),
+    Mutant(
+        "others get the slots for which a more important vpod waits",
+        _ADMISSION,
+        "left -= min(left, gets)  # kept until the other slots that it needs are free",
+        "pass",
+        "they lose them again a moment later",
+        (f"{_OF_ADMITTED_GANGS}test_what_it_waits_for_until_others_have_left_goes_to_nobody_else",),
+    ),
+    Mutant(
+        "a pool grows for a vpod that its maxPods cannot hold",
+        "extender/engine/scaling/size.py",
+        "gangs = most < unlimited and not pool.is_sized_by_others",
+        "gangs = False",
+        "empty pods for as long as it waits",
+        (f"{_OF_GANGS}TestSize::test_a_pool_grows_for_it_unless_it_may_not_grow_far_enough",),
     ),
     Mutant(
         "a client gives its VPod a priority of its own",

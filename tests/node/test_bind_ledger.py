@@ -104,6 +104,13 @@ class TestStanding:
 CPU = (("cpu", 2),)
 
 
+@pytest.mark.parametrize(("together", "added"), [(1, 2), (2, 0)])
+def test_pending_vreplicas_that_are_needed_together_wait_for_the_placer(together: int, added: int):
+    scene = Scene(replicas=1).pod(0, node="").vpod("b", 1).vpod("a", 2, min_available=together)
+    expected = {"b": 1} | ({"a": added} if added else {})
+    assert carried(scene, 0) == (expected, expected)
+
+
 class TestDimensions:
     def test_what_stands_is_cut_to_a_capacity_that_was_lowered(self):
         scene = Scene(replicas=1, capacities=(("cpu", 5),)).pod(0, {"tenant/a": Share(3, 1, CPU)})

@@ -355,6 +355,31 @@ class TestVPods:
         assert got.allowed is not bool(says)
         assert says in got.message
 
+    @pytest.mark.parametrize(
+        ("vreplicas", "together", "allowed"),
+        [(100, 40, True), (100, 41, False), (40, 100, True), (41, 100, False)],
+    )
+    def test_what_it_needs_together_must_fit_on_the_pods_that_there_may_be(
+        self, vreplicas: int, together: int, allowed: bool
+    ):
+        view = caches(pools=[a_pool_object(maxPods=2)])
+        before = a_vpod_object()
+        spec = {**before["spec"], "vreplicas": vreplicas, "minAvailable": together}
+        after = {**before, "spec": spec}
+        for old in (None, before):
+            got = verdict(vpod_request(after, old), view)
+            assert got.allowed is allowed
+            assert allowed or "(spec.minAvailable) need 3 pods" in got.message
+
+    def test_one_that_needs_too_much_together_may_be_made_smaller(self):
+        view = caches(pools=[a_pool_object(maxPods=2)])
+        spec = {**a_vpod_object()["spec"], "minAvailable": 100}
+        old, new = (
+            {**a_vpod_object(), "spec": {**spec, "vreplicas": count}} for count in (100, 60)
+        )
+        assert verdict(vpod_request(new, old), view).allowed
+        assert not verdict(vpod_request(old, new), view).allowed
+
     def test_making_it_heavier_is_checked_and_other_edits_are_not(self):
         heavy, light = a_vpod_object(weight=21), a_vpod_object(weight=1)
         assert not verdict(vpod_request(heavy, light)).allowed

@@ -101,7 +101,7 @@ def _size(size: Mapping[str, Any]) -> str:
         f"{size['unlimited']}"
     )
     if size["wanted"] < size["unlimited"]:
-        return f"{text}: maxPods holds it at {size['wanted']}"
+        return f"{text}: maxPods holds it at {max(size['wanted'], size['maxPods'] or 0)}"
     return f"{text}: it grows by itself" if size["wanted"] > size["replicas"] else text
 
 

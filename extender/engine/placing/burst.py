@@ -57,9 +57,11 @@ def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
     enough free slots, others of them have taken slots, and there are few enough of them.
     """
     left = [
-        decision.weight
+        decision.weight * max(1, pool.vpods[decision.vpod].least - decision.scheduled)
         for decision in decisions
-        if decision.pending and decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
+        if decision.vpod in pool.vpods
+        and decision.pending
+        and decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     ]
     return (
         bool(left)
@@ -87,7 +89,7 @@ def best_of(
     ``ages``: vpod key -> when it came; less is older, and equal ones came in one burst.
     """
     best, found, tried = result_of(pool, first, ages), first, first
-    for order in _orders(first, ages, _tries(pool, first)):
+    for order in _orders(pool, first, ages, _tries(pool, first)):
         release([decision.vpod for decision in tried])
         tried = reserve(order)
         if (result := result_of(pool, tried, ages)) < best:
@@ -104,12 +106,14 @@ def _tries(pool: PoolState, decisions: Sequence[Decision]) -> int:
     return min(ORDERS, WORK_MAX // max(1, work))
 
 
-def _orders(first: Sequence[Decision], ages: Mapping[str, int], tries: int) -> Iterator[list[str]]:
+def _orders(
+    pool: PoolState, first: Sequence[Decision], ages: Mapping[str, int], tries: int
+) -> Iterator[list[str]]:
     """Other orders of the vpods, the oldest first. The same vpods have the same orders each time.
     Orders in which only vpods that are alike change places are one.
     """
     vpods = [decision.vpod for decision in first]
-    shapes = {decision.vpod: _shape(decision) for decision in first}
+    shapes = {decision.vpod: _shape(pool, decision) for decision in first}
     seen = {tuple(shapes[key] for key in vpods)}
     for number in range(tries):
         order = sorted(vpods, key=lambda key: (ages[key], crc32(f"{number}/{key}".encode()), key))
@@ -118,11 +122,13 @@ def _orders(first: Sequence[Decision], ages: Mapping[str, int], tries: int) -> I
             yield order
 
 
-def _shape(decision: Decision) -> object:
+def _shape(pool: PoolState, decision: Decision) -> object:
     """What makes a vpod differ from another one: nothing but its size, unless it keeps a place."""
     if _added(decision) < decision.scheduled:
         return decision.vpod
-    return decision.weight, decision.amounts, decision.scheduled + decision.pending
+    vpod = pool.vpods.get(decision.vpod)
+    least = vpod.least if vpod is not None else 0
+    return decision.weight, decision.amounts, decision.scheduled + decision.pending, least
 
 
 def _added(decision: Decision) -> int:

@@ -272,7 +272,7 @@ def instruction(
         and claim.decided.vreplicas > 0
     )
     if current is None or current.state is ShareState.PREPARE or comes_back:
-        if not preparing and current is None:
+        if not preparing and current is None and not _lacks_others(pool, vpod):
             return ShareInstruction()
         return ShareInstruction(ShareState.PREPARE, next(published_on(pool, vpod), ""))
     if current.state is ShareState.DRAIN:
@@ -280,6 +280,14 @@ def instruction(
     if claim.decided.vreplicas:
         return ShareInstruction()  # its status follows
     return drain() or ShareInstruction()
+
+
+def _lacks_others(pool: PoolState, key: str) -> bool:
+    """Whether a vpod publishes nothing, because ledgers lack some of what it needs together."""
+    vpod, claims = pool.vpods.get(key), pool.claims_of(key).values()
+    if vpod is None or vpod.least <= 1 or any(claim.published for claim in claims):
+        return False
+    return sum(claim.ledger.vreplicas for claim in claims) < vpod.least
 
 
 def published_on(pool: PoolState, vpod: str) -> Iterator[str]:

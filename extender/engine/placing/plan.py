@@ -20,13 +20,17 @@ steps are methods of ``_Plan``; docs/architecture.md explains the words for pods
 Before step 3, ``_must_replace_all`` may have all vreplicas placed anew, as Knative's plugins do.
 After step 5, ``_even_out`` may do so.
 
+At the end, ``_all_or_nothing`` takes everything back if the vpod would have fewer vreplicas than it
+needs together (``minAvailable``).
+
 ``Rules`` (of the pool's profile) lists our deliberate differences from Knative. ``KNATIVE_RULES``
 and ``KNATIVE_1_16_RULES`` each switch off the differences from one version of Knative. Under them,
 placing follows that version's algorithm; tests compare it case by case.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step, added
 from extender.engine.placing.grow import free_beside, grow
@@ -43,6 +47,9 @@ from extender.model.ledger import Share, share_of
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
+
+_LOST: Final = frozenset({Step.DROPPED, Step.TRIMMED})
+"""Steps of vreplicas that have left a pod for a reason."""
 
 
 class Decision(NamedTuple):
@@ -181,8 +188,9 @@ class _Plan:
         self._keep()
         wanted = self._wanted()
         if self._must_replace_all(wanted):
-            return self._decision(
-                wanted, self._try_replacing_all(wanted), ConflictReason.INSUFFICIENT_SLOTS
+            left = self._try_replacing_all(wanted)
+            return self._all_or_nothing(
+                self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
             )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
@@ -192,7 +200,7 @@ class _Plan:
         left = self._fill(-surplus)
         if left and self._is_stuck():
             left = self._even_out(wanted, left)
-        return self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
+        return self._all_or_nothing(self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS))
 
     # -- what cannot be decided --------------------------------------------------------------------
 
@@ -206,9 +214,11 @@ class _Plan:
             )
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
-        if not self.pool.adapter_pool.could_hold(self.vpod):
-            return ConflictReason.UNSATISFIABLE
-        return None
+        pool, vpod = self.pool.adapter_pool, self.vpod
+        fits = pool.could_hold(vpod)
+        if fits and vpod.least > 1 and not self._published():
+            fits = not pool.misfit_together(vpod)
+        return None if fits else ConflictReason.UNSATISFIABLE
 
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
         """Add and move nothing; only remove what is too much. ``failure``: what a plugin that
@@ -269,10 +279,12 @@ class _Plan:
         if left > 0:
             self._hold_back(left)
         decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
+        decision = self._all_or_nothing(decision)
         pool = self.pool.adapter_pool
         if left > 0 and pool is not None and self.vpod.weight <= pool.slots_per_pod:
             # Not the slots, so pods that lack some would not explain it.
-            story = decision.explanation._replace(refused=(), detail=pool.misfit(self.vpod))
+            detail = pool.misfit(self.vpod) or pool.misfit_together(self.vpod)
+            story = decision.explanation._replace(refused=(), detail=detail)
             decision = decision._replace(explanation=story)
         return decision
 
@@ -605,6 +617,38 @@ class _Plan:
         )
 
     # -- the outcome -------------------------------------------------------------------------------
+
+    def _all_or_nothing(self, decision: Decision) -> Decision:
+        """The decision, if the vpod then has as many vreplicas as it needs together. If not, it has
+        none, and gives back what it has.
+
+        It holds nothing while it waits. So of two vpods that wait for each other, one is placed. A
+        vpod that needs more together than before keeps what it publishes, and grows as others do.
+        """
+        have = decision.scheduled
+        if not 0 < have < self.vpod.least or self.vpod.deleting:
+            return decision
+        if have >= self._published() > 0:
+            return decision
+        lost = [step for step in decision.explanation.steps if step.step in _LOST]
+        rest = Counter(self._start())
+        for step in lost:
+            rest[step.pod_name] -= step.vreplicas
+        steps = (
+            *lost,
+            *(
+                Reasoning(Step.REMOVED, name, count, "too few without the others")
+                for name, count in (+rest).items()
+            ),
+        )
+        wanted = decision.explanation.wanted
+        story = decision.explanation._replace(
+            steps=steps,
+            pending=wanted,
+            reason=decision.explanation.reason or ConflictReason.INSUFFICIENT_SLOTS,
+            detail=f"minAvailable is {self.vpod.min_available}, and only {have} have room",
+        )
+        return decision._replace(target={}, pending=wanted, explanation=story)
 
     def _note(
         self, step: Step, name: str, count: int, why: str = "", reason: MoveReason | None = None

@@ -118,6 +118,8 @@ class MovePlan:
         if vpod is None or vpod.deleting or key not in pool.vpods_with_pending:
             return [], 0
         rooms: list[Room] = []
+        if pool.comes_as_a_whole(vpod):
+            return [], vpod.vreplicas  # room for one of them is of no use
         _, left = self.draft.add(vpod, vpod.vreplicas - pool.decided_vreplicas(key))
         for _ in range(left):
             room = self.room_for(self.draft, vpod, self.draft.placed(key), self.open_pods())

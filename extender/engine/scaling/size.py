@@ -22,6 +22,10 @@ hold its part of every vpod, rounded up: 3 of 8 vreplicas in 3 zones, since ties
 on the same zone. The rule asks for at most one pod in each zone beyond the pods that hold this.
 What has no place then waits, with its reason.
 
+A *gang* is a vpod that needs several vreplicas together (``minAvailable``). A pool that may not
+have all pods that it needs gets none for a gang that would have no room even with all pods that it
+may have: they would stay empty.
+
 A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
 
 A pool with ``scaling.mode: External`` has the pods that others give it, whatever it needs. If they
@@ -29,7 +33,7 @@ have announced that it will have fewer (``announcedReplicas``), it wants no more
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +53,8 @@ from extender.model.amounts import Amounts
 from extender.model.counted import counted_are
 from extender.model.objects import AdapterPool, VPod
 
+GANGS_TRIED_MAX: Final = 16
+"""A pool that may not have all pods that it needs looks at so many waiting gangs at a time."""
 POOL_PODS_MAX: Final = 10_000
 """Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for
 millions.
@@ -61,7 +67,9 @@ class ScalePlan:
     ``expected_slots``.
 
     ``unschedulable``: some vreplicas have no place even once all coming pods are there.
-    ``external``: others decide how many pods there are.
+    ``external``: others decide how many pods there are. ``most``: the pods that it may have.
+    ``needed``: as ``unlimited``, and for the gangs that ``most`` pods could not hold. The pool gets
+    no pods for these.
     """
 
     wanted: int
@@ -69,6 +77,8 @@ class ScalePlan:
     expected_slots: int
     unschedulable: bool = False
     external: bool = False
+    most: int = POOL_PODS_MAX
+    needed: int = 0
 
     @property
     def limited(self) -> bool:
@@ -81,15 +91,23 @@ class ScalePlan:
         return self.limited or self.external
 
     @property
+    def falls_short(self) -> bool:
+        """Whether the pool is limited, or some gangs have no room even with all pods that it may
+        have.
+        """
+        return self.limited or self.wanted < self.needed
+
+    @property
     def limit_text(self) -> str:
-        """What keeps a limited pool from the pods that it needs."""
+        """What keeps a pool that falls short from the pods that it needs."""
         if self.external:
             return (
                 f"{counted_are(self.unlimited, 'pod')} needed, and others leave it {self.wanted} "
                 f"(spec.scaling.mode is External)"
             )
-        limit = "no pool may have more than" if self.wanted == POOL_PODS_MAX else "maxPods allows"
-        return f"{counted_are(self.unlimited, 'pod')} needed, and {limit} {self.wanted}"
+        limit = "no pool may have more than" if self.most == POOL_PODS_MAX else "maxPods allows"
+        needed = max(self.unlimited, self.needed)
+        return f"{counted_are(needed, 'pod')} needed, and {limit} {self.most}"
 
 
 def anyone(_vpod: VPod) -> bool:
@@ -110,29 +128,87 @@ def plan_scale(
     if pool is None or stateful_set is None:
         return None
     expected = expected_slots(state, allows)
-    unschedulable = False
+    count = stateful_set.replicas if replicas is None else replicas
+    most = POOL_PODS_MAX if pool.max_pods is None else pool.max_pods
+    needed = 0
     if state.profile.rules.scale_by_need:
-        count = stateful_set.replicas if replicas is None else replicas
-        unlimited, unschedulable = _by_need(state, pool, count, expected, allows)
-        unlimited = min(unlimited, max(_sane(state, pool, expected, allows), count))
+        unlimited, unschedulable = _pods_by_need(state, pool, count, expected, allows)
+        gangs = most < unlimited and not pool.is_sized_by_others
+        if gangs and (hopeless := _gangs_without_room(state, pool, most, allows)):
+            needed = unlimited
+            unlimited, unschedulable = _pods_without(hopeless, state, pool, count, allows)
     else:
         unlimited = knative_pods(state, allows)
         if state.tenant_room.crowded:
             # Knative keeps no ledgers. Its formulas do not know that a pod can be full before its
             # slots are taken.
-            count = stateful_set.replicas if replicas is None else replicas
-            by_need, _ = _by_need(state, pool, count, expected, allows)
-            unlimited = max(
-                unlimited, min(by_need, max(_sane(state, pool, expected, allows), count))
-            )
+            unlimited = max(unlimited, _pods_by_need(state, pool, count, expected, allows)[0])
         unschedulable = any(True for _ in missing_vreplicas(state, pool, allows))
     if pool.is_sized_by_others:
-        count = stateful_set.replicas if replicas is None else replicas
         announced = pool.scaling.announced_replicas
         limit = count if announced is None else min(count, announced)
-    else:
-        limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
-    return ScalePlan(limit, unlimited, expected, unschedulable, external=pool.is_sized_by_others)
+        return ScalePlan(limit, unlimited, expected, unschedulable, external=True)
+    wanted = min(unlimited, most)
+    return ScalePlan(wanted, unlimited, expected, unschedulable, most=most, needed=needed)
+
+
+def _pods_by_need(
+    state: PoolState,
+    pool: AdapterPool,
+    replicas: int,
+    expected: int,
+    allows: Callable[[VPod], bool],
+) -> tuple[int, bool]:
+    """As ``_by_need``, within what can be needed (``_sane``)."""
+    needed, unschedulable = _by_need(state, pool, replicas, expected, allows)
+    return min(needed, max(_sane(state, pool, expected, allows), replicas)), unschedulable
+
+
+def _pods_without(
+    left_out: frozenset[str],
+    state: PoolState,
+    pool: AdapterPool,
+    replicas: int,
+    allows: Callable[[VPod], bool],
+) -> tuple[int, bool]:
+    """As ``_pods_by_need``, with no pods for some vpods."""
+
+    def others(vpod: VPod) -> bool:
+        return vpod.key not in left_out and allows(vpod)
+
+    return _pods_by_need(state, pool, replicas, expected_slots(state, others), others)
+
+
+def _gangs_without_room(
+    state: PoolState, pool: AdapterPool, pods: int, allows: Callable[[VPod], bool]
+) -> frozenset[str]:
+    """Keys of the *gangs* (vpods that need several vreplicas together, ``VPod.least``) that wait
+    and would find no room for these on ``pods`` pods, beside what is placed and smaller gangs.
+    """
+    together = {
+        vpod.key: vpod.least
+        for vpod, _ in missing_vreplicas(state, pool, allows)
+        if state.comes_as_a_whole(vpod)
+    }
+    ordinals, rule = range(_start(state), _start(state) + pods), zone_rule(state)
+
+    def fit(keys: Iterable[str]) -> bool:
+        packing = Packing(state, pool, ordinals, added_max=0)
+        if rule is not None:
+            packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
+            packing.stand_evenly()
+        vpods = state.vpods
+        return not any(
+            packing.add(key, together[key], vpods[key].weight, vpods[key].per_vreplica)
+            for key in keys
+        )
+
+    fitting: list[str] = []
+    smallest = sorted(together, key=lambda key: (together[key] * state.vpods[key].weight, key))
+    for key in smallest[:GANGS_TRIED_MAX]:
+        if fit([*fitting, key]):
+            fitting.append(key)
+    return frozenset(together.keys() - set(fitting))
 
 
 def _sane(

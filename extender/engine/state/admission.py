@@ -3,6 +3,8 @@
 What is used stays. The rest goes to the vpods by priority, and by age among equals. If too much is
 used, the last ones lose first: the lowest priority, and among equals the youngest. Where the pool
 preempts, a vpod that wants more takes it from the last ones of a lower priority.
+
+A vpod that needs several vreplicas together (``minAvailable``) gets none if it cannot have as many.
 """
 
 from collections.abc import Sequence
@@ -23,14 +25,22 @@ class Wanted(NamedTuple):
     priority: int
     preempts: bool
     """Whether it takes slots from vpods of a lower priority, where the pool allows it."""
+    least: int = 0
+    """With fewer than this, it has none."""
 
 
 def admitted_within(
-    allowance: int, vpods: Sequence[Wanted], used: Sequence[int], *, preempts: bool
+    allowance: int,
+    vpods: Sequence[Wanted],
+    used: Sequence[int],
+    *,
+    preempts: bool,
+    is_shared: bool = False,
 ) -> list[int]:
     """Return how many vreplicas of each vpod get a part of ``allowance`` slots.
 
     ``vpods``: by priority, and by age among equals. ``used``: what each of them uses now.
+    ``is_shared``: the caller lends to all tenants what vpods with too few give back.
     """
     weights = [one.weight for one in vpods]
     admitted = [min(have, one.now) for have, one in zip(used, vpods, strict=True)]
@@ -43,16 +53,23 @@ def admitted_within(
         count = min(admitted[index], -((cut - excess) // weights[index]))
         admitted[index] -= count
         cut += count * weights[index]
-    _distribute(vpods, admitted, allowance - in_use + cut, in_use - kept if preempts else None)
+    left = allowance - in_use + cut
+    left = _distribute(vpods, admitted, left, in_use - kept if preempts else None)
+    too_few = [index for index, one in enumerate(vpods) if admitted[index] < one.least]
+    left += sum([admitted[index] * weights[index] for index in too_few])
+    for index in too_few:
+        admitted[index] = 0
+    if too_few and not is_shared:
+        _distribute(vpods, admitted, left, None)
     return admitted
 
 
 def _distribute(
     vpods: Sequence[Wanted], admitted: list[int], left: int, leaving: int | None
-) -> None:
+) -> int:
     """Admit more of the vpods, in their order, of ``left`` slots. If ``leaving`` is not None, also
     take slots from vpods of a lower priority. ``leaving``: the slots of vreplicas that nobody wants
-    any more. They do not have to be taken from anybody.
+    any more. They do not have to be taken from anybody. Return the slots that are left.
 
     ``left`` are slots that may be given away now. ``soon`` are those and the leaving ones, without
     what vpods before are waiting for. ``below`` are those that less important vpods keep.
@@ -65,7 +82,7 @@ def _distribute(
         if below:
             below -= sum([admitted[index] * vpods[index].weight for index in equals])
         elif soon <= 0:
-            return
+            return left
         for index in equals:
             one = vpods[index]
             missing = one.now - admitted[index]
@@ -73,20 +90,36 @@ def _distribute(
                 continue
             takes = leaving is not None and one.preempts
             gets = min(missing, (soon + (below if takes else 0)) // one.weight) * one.weight
+            too_few = one.least * one.weight - admitted[index] * one.weight
+            if gets < too_few:
+                continue
             if gets > 0:
                 need, soon = gets - soon, soon - gets
-                while need > 0:
-                    weight = vpods[last].weight
-                    cut = min(admitted[last], -(-need // weight))
-                    admitted[last] -= cut
-                    freed = cut * weight
-                    left, soon, below = left + freed, soon + freed, below - freed
-                    need -= freed
-                    last -= need > 0
-            if left > 0:
+                freed, last = _take_from_last(vpods, admitted, last, need)
+                left, soon, below = left + freed, soon + freed, below - freed
+            if 0 < left < too_few:
+                left -= min(left, gets)  # kept until the other slots that it needs are free
+            elif left > 0:
                 count = min(missing, left // one.weight)
                 admitted[index] += count
                 left -= count * one.weight
+    return left
+
+
+def _take_from_last(
+    vpods: Sequence[Wanted], admitted: list[int], last: int, need: int
+) -> tuple[int, int]:
+    """Take ``need`` slots, or slightly more, from the vpods up to ``last``, the last one first.
+    Return how many, and the last one that may still have some.
+    """
+    freed = 0
+    while freed < need:
+        weight = vpods[last].weight
+        cut = min(admitted[last], -((freed - need) // weight))
+        admitted[last] -= cut
+        freed += cut * weight
+        last -= freed < need
+    return freed, last
 
 
 def _slots(counts: Sequence[int], weights: Sequence[int]) -> int:

@@ -128,6 +128,10 @@ class PoolState(PoolPods):
         """How many vreplicas decisions about the vpod start from."""
         return sum([claim.decided.vreplicas for claim in self.claims_of(vpod_key).values()])
 
+    def comes_as_a_whole(self, vpod: VPod) -> bool:
+        """Whether a vpod has nothing, and gets several vreplicas together or none."""
+        return vpod.min_available > 1 and vpod.least > 1 and not self.decided_vreplicas(vpod.key)
+
     def entries_of(self, vpod_key: str) -> int:
         """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
         own = 0

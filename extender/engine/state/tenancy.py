@@ -228,7 +228,8 @@ class PoolTenancy:
     def _could_use(self, tenant: Tenant, slots: int) -> bool:
         """Whether a vreplica of the tenant that could be placed waits, and fits in ``slots``."""
         return any(
-            vpod.weight <= slots and self._used(key) < min(vpod.vreplicas, tenant.wanted[key].now)
+            vpod.weight * max(1, vpod.least - self._used(key)) <= slots
+            and self._used(key) < min(vpod.vreplicas, tenant.wanted[key].now)
             for key, vpod in tenant.vpods.items()
         )
 
@@ -302,7 +303,9 @@ class PoolTenancy:
                 one if key in self._may_preempt else one._replace(preempts=False)
                 for key, one in zip(keys, wanted, strict=True)
             ]
-        counts = admitted_within(allowance, wanted, used, preempts=preempts)
+        counts = admitted_within(
+            allowance, wanted, used, preempts=preempts, is_shared=self._is_shared
+        )
         tenant.admitted = dict(zip(keys, counts, strict=True))
         tenant.slots_admitted = sum(
             [count * one.weight for count, one in zip(counts, wanted, strict=True)]
@@ -352,6 +355,8 @@ class PoolTenancy:
                 # would raise it to. The pool grows for the rest only as far as the limit allows.
                 missing = tenant.vpods[key].vreplicas - admitted
                 within_limit = min(max(0, wanted.raised - admitted), room // wanted.weight)
+                if admitted + within_limit < wanted.least:
+                    within_limit = 0  # pods for less than it needs together would stay empty
                 room -= within_limit * wanted.weight
                 now = NotAdmitted(missing, within_limit, *why[wanted.priority < highest])
             if now != known.get(key):
@@ -456,8 +461,11 @@ class PoolTenancy:
         may_grow = (
             not vpod.deleting
             and self._pool.could_hold(vpod)
+            and (used > 0 or not self._pool.misfit_together(vpod))
             and self._surroundings.allows(self._pool, vpod.namespace)
         )
         if not may_grow:
             wants = raised = min(wants, used)
-        return Wanted(wants, raised, used, vpod.weight, vpod.priority, vpod.preempts)
+        # One that needs more together than before keeps what it has.
+        least = min(vpod.least, wants, used or wants)
+        return Wanted(wants, raised, used, vpod.weight, vpod.priority, vpod.preempts, least)

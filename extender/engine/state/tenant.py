@@ -91,15 +91,17 @@ class Tenant:
 
     def lend(self, most: int, *, one: bool) -> int:
         """Admit more vreplicas of one vpod, of at most so many slots. Return their slots, 0 if
-        there are none. ``one``: a single vreplica, because other tenants have their turn.
+        there are none. ``one``: a single vreplica, or as many as are of use together, because other
+        tenants have their turn.
         """
         if self.admitted is None:
             return 0
         for index, key in enumerate(self.waiting):
             wanted = self.wanted[key]
-            if wanted.weight <= most:
+            least = max(1, wanted.least - self.admitted[key])
+            if wanted.weight * least <= most:
                 missing = wanted.now - self.admitted[key]
-                count = 1 if one else min(missing, most // wanted.weight)
+                count = least if one else min(missing, most // wanted.weight)
                 self.admitted[key] += count
                 self.slots_admitted += count * wanted.weight
                 self.lent = True

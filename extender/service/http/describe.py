@@ -174,6 +174,7 @@ class _Page:
             "vreplicas": vpod.asked,
             "slotsPerVReplica": vpod.weight,
             **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
+            **({"minAvailable": vpod.min_available} if vpod.min_available else {}),
             "published": dict(vpod.placements),
             "placed": pool.decided_of(key),
             "pending": found.pending,

@@ -408,6 +408,8 @@ class Committer:
                 confirmed[name] = min(confirmed[name], decision.target[name]) - count
         published = self.hand_overs.served_first(decision, vpod.placements)
         target = publishable(decision.target, confirmed, published)
+        if not published and sum(target.values()) < vpod.least:
+            target = {}  # what it needs together is published together
         reported = as_refused(
             self._unreported_moves.added_to(decision, vpod.placements),
             batch.refused.get(decision.vpod),

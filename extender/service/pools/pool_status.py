@@ -120,7 +120,7 @@ _WITHIN_LIMITS: Final[PoolCondition] = (
 
 
 def _scaling_limited(state: PoolState, plan: ScalePlan, foreign: int | None) -> PoolCondition:
-    if plan.limited:
+    if plan.falls_short:
         reason = "ExternalReplicas" if plan.external else "MaxPods"
         return ("ScalingLimited", True, reason, plan.limit_text)
     replicas = state.stateful_set.replicas if state.stateful_set is not None else 0

@@ -72,6 +72,16 @@ def of_one_age(decisions: list[Decision]) -> dict[str, int]:
     return {decision.vpod: 0 for decision in decisions}
 
 
+def test_what_is_needed_together_has_its_turn_before_others_too():
+    scene = Scene(slots=8, replicas=1).pods(0).vpod("a", 6).vpod("b", 6, min_available=6)
+    first = reserve(scene, ["tenant/a", "tenant/b"])
+    assert not may_fit_better(scene.pool, first), "two slots are left, and it needs six"
+    scene = Scene(slots=8, replicas=1).pods(0).vpod("a", 6, min_available=6).vpod("b", 6)
+    first = reserve(scene, ["tenant/b", "tenant/a"])
+    found = best(scene, first)
+    assert {one.vpod: one.scheduled for one in found} == {"tenant/a": 6, "tenant/b": 2}
+
+
 def left(decisions: list[Decision]) -> int:
     return sum(decision.pending for decision in decisions)
 

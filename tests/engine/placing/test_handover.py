@@ -464,6 +464,16 @@ def test_what_a_pod_is_told(
     assert told == expected
 
 
+@pytest.mark.parametrize(("together", "prepares"), [(2, False), (3, True)])
+def test_a_share_is_prepared_while_ledgers_lack_what_its_vpod_needs_together(
+    together: int, prepares: bool
+):
+    scene = Scene(replicas=2).pod(0, {KEY: 2}).pod(1)
+    scene.vpod("a", 3, min_available=together)
+    told = instruction(scene.pool, KEY, "dispatcher-0", None, preparing=False, drain=lambda: None)
+    assert told == (ShareInstruction(PREPARE) if prepares else ShareInstruction())
+
+
 @pytest.mark.parametrize(
     ("reason", "exists", "intent"),
     [

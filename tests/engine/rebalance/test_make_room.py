@@ -120,6 +120,13 @@ class TestNowAndLater:
         assert pods.told() == []
 
 
+@pytest.mark.parametrize(("together", "moves"), [(0, 1), (1, 1), (2, 0)])
+def test_no_room_is_made_for_one_of_several_that_are_needed_together(together: int, moves: int):
+    pods = Pods((14,), (13, 1), needs=7)
+    pods.scene.vpod("waiting", 2, weight=7, min_available=together)
+    assert len(pods.moves()) == moves
+
+
 def test_nothing_moves_beyond_the_budget():
     assert Pods((12, 1, 1), (18,), (18, 1), needs=8).told(budget=1) == []
 

@@ -405,6 +405,7 @@ a_change = st.one_of(
         st.integers(1, 4),
         st.dictionaries(st.integers(0, 1), st.integers(0, 6), max_size=2),
         st.sampled_from([0, 0, 5, 9]),
+        st.sampled_from([0, 0, 0, 2, 5]),
     ),
     st.tuples(st.just("gone"), st.integers(0, 5)),
     st.tuples(st.just("quota"), st.sampled_from(TENANTS), st.integers(0, 8), st.integers(8, 20)),
@@ -434,7 +435,7 @@ class World:
 
     def change(self, change) -> None:
         match change:
-            case "vpod", number, vreplicas, weight, placements, priority:
+            case "vpod", number, vreplicas, weight, placements, priority, least:
                 name = f"v{number}"
                 if name in self.vpods:  # a weight cannot be changed
                     weight = self.vpods[name]["weight"]
@@ -446,6 +447,7 @@ class World:
                     "created_at": f"2026-01-0{number + 1}T00:00:00Z",
                     "priority": priority,
                     "preempts": bool(number % 4),
+                    "min_available": least,
                 }
                 self.scene.vpod(name, **self.vpods[name])
             case "gone", number:
@@ -493,23 +495,36 @@ def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(sharing, changes):
         world.change(change)
         pool = world.scene.pool
         slots = dict.fromkeys(TENANTS, 0)
-        for vpod in pool.vpods.values():
+        assert pool.adapter_pool is not None
+        vpods = [
+            vpod
+            for vpod in pool.vpods.values()
+            if sum(vpod.placements.values()) or not pool.adapter_pool.misfit_together(vpod)
+        ]
+        for vpod in vpods:
             assert 0 <= vpod.vreplicas <= vpod.asked
+            used = sum(vpod.placements.values())
+            assert not 0 < vpod.vreplicas < min(vpod.least, used or vpod.least)
             slots[vpod.namespace] += vpod.vreplicas * vpod.weight
         for tenant, count in slots.items():
             assert count <= world.limit_of(tenant), (tenant, slots)
         assert sum(slots.values()) <= 20, slots
         for vpod in pool.vpods.values():
+            if vpod not in vpods:  # it keeps what it has
+                slots[vpod.namespace] += sum(vpod.placements.values()) * vpod.weight
+        for vpod in vpods:
             # Nobody who fits into what is left waits.
             if vpod.not_admitted is not None and vpod.vreplicas < vpod.asked:
                 limit = world.limit_of(vpod.namespace)
                 surplus = any(
                     sum(one.placements.values()) > one.vreplicas for one in pool.vpods.values()
                 )
+                least = min(vpod.least, sum(vpod.placements.values()) or vpod.least)
+                next_ones = vpod.weight * max(1, least - vpod.vreplicas)
                 assert (
                     surplus
-                    or sum(slots.values()) + vpod.weight > 20
-                    or slots[vpod.namespace] + vpod.weight > limit
+                    or sum(slots.values()) + next_ones > 20
+                    or slots[vpod.namespace] + next_ones > limit
                 ), (vpod.key, slots)
 
 

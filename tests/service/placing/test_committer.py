@@ -256,6 +256,19 @@ async def test_what_no_ledger_took_is_not_published(error: ApiError):
     await world.check()
 
 
+async def test_what_a_vpod_needs_together_is_published_together():
+    world = await a_world(0, 1)
+    await world.vpod("a", 4, minAvailable=3)
+    await world.sync()
+    error = ApiError(500, "InternalError", "etcd")
+    world.api.fail("patch", "pods", name="dispatcher-1", before=error)
+    await commit(world, a_decision("a", {0: 2, 1: 2}))
+    assert await world.published() == {}
+    await commit(world, a_decision("a", {0: 2, 1: 2}))
+    assert await world.published() == {0: 2, 1: 2}
+    await world.check()
+
+
 async def test_a_move_whose_new_pod_refuses_stays_published_where_it_was():
     world = await placed_on_the_first_of_two()
     world.api.fail(

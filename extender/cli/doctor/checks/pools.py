@@ -123,7 +123,8 @@ def _capacity(facts: Facts) -> CheckResult:
         misfits = [
             problem
             for vpod in vpods
-            if vpod.weight <= pool.slots_per_pod and (problem := pool.misfit(vpod))
+            if vpod.weight <= pool.slots_per_pod
+            and (problem := pool.misfit(vpod) or pool.misfit_together(vpod))
         ]
         if heavy:
             notes.errors.append(
@@ -136,7 +137,7 @@ def _capacity(facts: Facts) -> CheckResult:
             ] = None
         elif misfits:
             notes.errors.append(f"AdapterPool {pool.key}: {misfits[0]}")
-            fixes["Make spec.capacities and spec.perVReplica fit, as the message says."] = None
+            fixes["Make the AdapterPool and the VPod fit, as the message says."] = None
         elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its "
