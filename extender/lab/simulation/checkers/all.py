@@ -295,6 +295,7 @@ class Checkers:
         self._overcommit.status_written(old, new)
         if not was_edited:
             self._honesty.check_allowed(old, new)
+            self._honesty.check_gang(old, new)
             self.tenancy.check_limit(old, new)
         self._moves.check(old, new, was_edited=was_edited)
         if not was_edited:

@@ -32,6 +32,28 @@ class HonestyChecker(Checker):
                 f"{old.others} became {new.others}"
             )
 
+    def check_gang(self, old: VPod, new: VPod) -> None:
+        """Check that a vpod begins with as many vreplicas as it needs together, and that it loses
+        all of them if it loses some of these.
+
+        What a pool does not look after stays as it is: one that is deleted, or no longer selects
+        the vpod, or has left it to another pool.
+        """
+        pool = self._stored.pool(new.pool)
+        stays = pool.deleted or not self._stored.is_allowed(new) or new.deleting
+        lately = (f"gone {pool.name}", f"pool {new.key}", f"selector {pool.name}")
+        if (
+            0 < new.total < new.least
+            and (not old.total or new.total < old.total)
+            and new.observed == new.generation
+            and not stays
+            and not any(map(self._excuses.holds, lately))
+        ):
+            self._violated(
+                f"gang: {ACTOR.get()} gave {new.key} {new.total} of {new.least} vreplicas that it "
+                f"needs together: {dict(old.placements)} became {dict(new.placements)}"
+            )
+
     def check_scheduled(self, vpod: VPod) -> None:
         """Check that with Scheduled=True for the present generation, the present spec is placed."""
         pool = self._stored.pool(vpod.pool)

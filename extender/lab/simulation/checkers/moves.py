@@ -91,6 +91,8 @@ class MoveChecker(Checker):
         surplus = max(0, old.total - new.wanted)
         if new.total < old.total and self._tenancy.may_lose(new):
             surplus = max(surplus, old.total - new.total)
+        if new.least > 1 and not new.total:
+            surplus = old.total  # it gives back what is too little without the others
         for name, taken in _taken_off(old, new):
             moves = [move for move in reported if move.from_pod == name]
             # A new report counts first, and the rest may be surplus. If the report is an old one,

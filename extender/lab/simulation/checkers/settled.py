@@ -361,7 +361,8 @@ class Stored:
 
     def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
         """Return whether there is room for one more vreplica, or could be: on a pod, or because the
-        pool may grow. Under a zone rule the room must be in an allowed zone.
+        pool may grow. Under a zone rule the room must be in an allowed zone. A vpod without any
+        that needs several together needs room for all of them.
 
         ``leaving``: the pods whose vreplicas need the room.
         """
@@ -373,9 +374,16 @@ class Stored:
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         may_grow = may_grow and not self._nobody_gets_ready(pool)
-        return bool(self._free(vpod)) or (
-            may_grow and pool.could_hold(vpod) and self._a_node_has(pool.slots)
-        )
+        free = self._free(vpod)
+        if vpod.least > 1 and not vpod.total:
+            room = sum(slots // vpod.weight for slots in free.values())
+            if may_grow and pool.max_pods is not None:
+                more = pool.max_pods - len(pool.ordinals)
+                may_grow = room + more * (pool.slots // vpod.weight) >= vpod.least
+            may_grow = may_grow and not vpod.amounts
+            if vpod.amounts or room < vpod.least:
+                free = {}
+        return bool(free) or (may_grow and pool.could_hold(vpod) and self._a_node_has(pool.slots))
 
     def _has_room_in_zone(self, vpod: VPod, leaving: Collection[str]) -> bool:
         """Return whether, under the hard zone rule, a zone with the fewest of the vpod's vreplicas
@@ -400,6 +408,8 @@ class Stored:
                 return False
             zones[zone] += count
         least = min(zones.values(), default=0)
+        if vpod.least > 1 and not vpod.total:
+            return False  # nobody has counted whether all of them would be in allowed zones
         return any(zones[self.zone_of[self.pods[name].node]] <= least for name in self._free(vpod))
 
     def _where_room(self, vpod: VPod) -> str:

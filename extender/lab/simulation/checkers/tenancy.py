@@ -110,7 +110,7 @@ class TenancyChecker(Checker):
                 continue
             equals = [one for one in self._tenant_of(pool, vpod) if one is not vpod]
             lower = sum(one.total * one.weight for one in equals if one.priority < vpod.priority)
-            if vpod.preempts and lower >= vpod.weight and not self._others_wait(pool, vpod):
+            if vpod.preempts and lower >= vpod.next_slots and not self._others_wait(pool, vpod):
                 yield f"tenancy: {vpod.key} waits, and less important ones have {lower} slots"
             if vpod.condition == PREEMPTED and not any(
                 one.priority > vpod.priority and max(one.total, one.wanted) for one in equals
@@ -127,7 +127,7 @@ class TenancyChecker(Checker):
             if vpod.condition != EXCEEDED or self._others_wait(pool, vpod):
                 continue
             used, limit = self._used(pool, vpod.namespace), self._limit(pool, vpod.namespace)
-            if used + vpod.weight <= limit and not contended:
+            if used + vpod.next_slots <= limit and not contended:
                 yield (
                     f"tenancy: {vpod.key} waits for quota, and its tenant has {used} of {limit} "
                     f"slots of {pool.name}"
@@ -167,7 +167,7 @@ class TenancyChecker(Checker):
         )
         return guaranteed <= self._slots(pool) and self._used(
             pool, vpod.namespace
-        ) + vpod.weight <= self._guarantee(pool, vpod.namespace)
+        ) + vpod.next_slots <= self._guarantee(pool, vpod.namespace)
 
     def _tenant_of(self, pool: Pool, vpod: VPod) -> list[VPod]:
         """Return the vpods of the tenant to which a vpod belongs, itself among them."""

@@ -23,6 +23,7 @@ from extender.lab.simulation.workload.dimensions import DimensionActs
 from extender.lab.simulation.workload.drains import Drains
 from extender.lab.simulation.workload.evictions import EvictionActs
 from extender.lab.simulation.workload.fault_acts import FaultActs
+from extender.lab.simulation.workload.gangs import GangActs
 from extender.lab.simulation.workload.load_source import LoadSourceActs
 from extender.lab.simulation.workload.operators import Operators
 from extender.lab.simulation.workload.priorities import PriorityActs
@@ -46,6 +47,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "handoff": EvictionActs,
     "tenancy": QuotaActs,
     "priorities": PriorityActs,
+    "gangs": GangActs,
 }
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
@@ -171,6 +172,18 @@ class VPod:
     priority: int = 0
     preempts: bool = True
     """False if it takes nothing from vpods of a lower priority."""
+    min_available: int = 0
+    deleting: bool = False
+
+    @property
+    def least(self) -> int:
+        """The vreplicas that it needs together."""
+        return min(self.min_available, self.wanted)
+
+    @property
+    def next_slots(self) -> int:
+        """The slots of the vreplicas that it can get next: one, or as many as it needs together."""
+        return self.weight * (1 if self.total else max(1, self.least))
 
     @property
     def namespace(self) -> str:
@@ -283,10 +296,13 @@ class Pool:
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
     def could_hold(self, vpod: VPod) -> bool:
-        """Return whether an empty pod has room for one vreplica."""
-        return vpod.weight <= self.slots and all(
-            amount <= self.capacities.get(name, 0) for name, amount in vpod.amounts.items()
-        )
+        """Return whether an empty pod has room for one vreplica, and all pods that there may be for
+        those that a vpod without any needs together.
+        """
+        most = [self.capacities.get(name, 0) // amount for name, amount in vpod.amounts.items()]
+        on_a_pod = min([self.slots // vpod.weight, *most])
+        pods = inf if self.max_pods is None else self.max_pods
+        return on_a_pod > 0 and (vpod.total > 0 or vpod.least <= on_a_pod * pods)
 
     def overfull(self, pod: Pod) -> list[str]:
         """The dimensions of which the pod's ledger takes more than the pod has."""
@@ -406,6 +422,8 @@ def read_vpod(obj: Obj) -> VPod:
         amounts=spec.get("perVReplica") or {},
         priority=spec.get("priority", 0),
         preempts=spec.get("preemptionPolicy") != "Never",
+        min_available=spec.get("minAvailable", 0),
+        deleting="deletionTimestamp" in metadata,
         observed=status.get("observedGeneration", 0),
         placements=placements,
         scheduled=status.get("scheduledVReplicas", 0),
