@@ -212,7 +212,12 @@ func (a *Adapter) take(document []byte, news bool) {
 	if a.newest != nil && told.Generation <= a.newest.Generation {
 		return
 	}
-	if before, after := a.lease(), told.lease(); a.newest != nil && 0 < after && after < before {
+	switch before, after := a.lease(), told.lease(); {
+	case before == 0 && after > 0 && a.serves():
+		// The pool has become exclusive while this pod serves. It has until the first acknowledgement of
+		// this, as long as a lease lasts.
+		a.leaseFrom = time.Now()
+	case 0 < after && after < before:
 		// The service goes by the longest lease that it has told.
 		a.promised = earlier(a.leaseUntil(), time.Now().Add(inUse(after)))
 	}
@@ -329,6 +334,16 @@ func (a *Adapter) lease() time.Duration {
 		return 0
 	}
 	return a.newest.lease()
+}
+
+// serves tells whether any share is served, or begins to be. The caller holds mu.
+func (a *Adapter) serves() bool {
+	for _, share := range a.live {
+		if !share.revoked && (share.at == serving || share.running == onServe) {
+			return true
+		}
+	}
+	return false
 }
 
 // leaseUntil is when the lease runs out, in the past before the first one. The caller holds mu.

@@ -288,6 +288,22 @@ func TestALeaseThatIsMadeShorterStopsNothingBeforeTheNextAcknowledgement(t *test
 	}
 }
 
+func TestAPoolThatBecomesExclusiveStopsNothingBeforeTheNextAcknowledgement(t *testing.T) {
+	service, c := adaptertest.New(t), &calls{}
+	pod := service.Pod("worker-0")
+	c.run(t, adapter.Config{URLs: []string{pod.URL}})
+	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
+	pod.Serving(orders)
+	time.Sleep(700 * time.Millisecond)
+	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "leaseSeconds": 0.5, "shares": ` +
+		`{"team-a/orders": {"state": "Serve", "vreplicas": 2, "epoch": 7}}}`)
+	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if !c.share().StillMine(7) {
+			t.Fatal("the lease begins when the pod hears of it")
+		}
+	}
+}
+
 func TestAnotherReplicaIsAskedWhereOneIsGone(t *testing.T) {
 	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
 	c.run(t, adapter.Config{URLs: []string{"http://127.0.0.1:1", pod.URL}})
