@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,7 +116,10 @@ func (a *Adapter) untilThereAreWords(ctx context.Context) bool {
 func (a *Adapter) speakOnce(ctx context.Context) error {
 	a.mu.Lock()
 	said := a.acknowledgement()
-	body, load := *said, a.load
+	body, load, skip := *said, a.load, 0
+	if a.loadIgnored {
+		skip, a.loadIgnored = 1, false
+	}
 	a.load, body.Load = map[string]float64{}, map[string]float64{}
 	for key, value := range load {
 		if _, is := a.told(key); is {
@@ -133,7 +137,7 @@ func (a *Adapter) speakOnce(ctx context.Context) error {
 		return json.NewDecoder(io.LimitReader(reply.Body, documentBytesMax)).Decode(&told)
 	}
 	limit := min(requestTimeout, a.partOfLease(6))
-	err = a.service.ask(ctx, request{http.MethodPost, "/v1/acknowledge", content, limit, read}, 0)
+	err = a.service.ask(ctx, request{http.MethodPost, "/v1/acknowledge", content, limit, read}, skip)
 	var answered *refused
 	if errors.As(err, &answered) && answered.status == http.StatusConflict && answered.retryAfter == 0 {
 		err = json.Unmarshal(answered.body, &told)
@@ -151,6 +155,8 @@ func (a *Adapter) speakOnce(ctx context.Context) error {
 		return err
 	}
 	a.said = said
+	// Only the leader keeps load. The next acknowledgement goes to another replica, until it is the leader.
+	a.loadIgnored = strings.HasPrefix(told.Load, "ignored")
 	switch {
 	case told.Generation > said.Generation:
 		if told.Generation > a.named {

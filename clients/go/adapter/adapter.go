@@ -64,6 +64,8 @@ type Adapter struct {
 	live   map[string]*Share
 	said   *acknowledgement
 	load   map[string]float64
+	// loadIgnored: the replica that has answered last does not keep load.
+	loadIgnored bool
 	// named is the newest generation that an answer has named, at namedAt.
 	named   int64
 	namedAt time.Time

@@ -368,6 +368,40 @@ func TestTheLoadOfAShareGoesOutWithAnAcknowledgement(t *testing.T) {
 	}
 }
 
+func TestLoadThatAReplicaIgnoresGoesToAnotherOneTheNextTime(t *testing.T) {
+	var urls []string
+	var pods []*adaptertest.Pod
+	for replica := range 3 {
+		service := adaptertest.New(t)
+		if replica < 2 {
+			service.IgnoreLoad()
+		}
+		pods = append(pods, service.Pod("worker-0"))
+		urls = append(urls, pods[replica].URL)
+	}
+	made, err := adapter.New(adapter.Config{
+		URLs:    urls,
+		OnServe: func(context.Context, *adapter.Share) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for generation := int64(1); len(pods[2].Load()) == 0; generation++ {
+		if generation == 50 {
+			t.Fatal("the leader never hears of the load")
+		}
+		made.ReportLoad(map[string]float64{orders: 12.5})
+		for _, pod := range pods {
+			pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: generation})
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 func TestAShareMovesAsThePoolsModeHasIt(t *testing.T) {
 	for mode, lease := range map[string]time.Duration{"Overlap": 0, "Exclusive": 2 * time.Second} {
 		t.Run(mode, func(t *testing.T) {

@@ -90,5 +90,6 @@ type acknowledgement struct {
 
 // answer is the service's to an acknowledgement, also with 409.
 type answer struct {
-	Generation int64 `json:"generation"`
+	Generation int64  `json:"generation"`
+	Load       string `json:"load"`
 }

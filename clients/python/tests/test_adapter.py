@@ -10,6 +10,7 @@ import pytest
 
 from vreplica_adapter import Adapter, Limits, Share, State
 from vreplica_adapter.testing import QUICK, FakePod, FakeScheduler
+from vreplica_adapter.testing.pod import Answer
 
 ORDERS, CLICKS = "team-a/orders", "team-b/clicks"
 
@@ -184,6 +185,31 @@ async def test_load_goes_out_with_an_acknowledgement_for_own_shares_only(pod, ca
         assert pod.load == {ORDERS: 0.5}
         adapter.report_load({ORDERS: 0.75})
         await until(lambda: pod.load[ORDERS] == 0.75, "the new load is heard")
+
+
+async def test_load_that_a_replica_ignores_goes_to_another_one_the_next_time(pod, calls):
+    """Only the leader keeps it."""
+    hear = pod.hear
+
+    def ignoring(document: bytes) -> Answer:
+        answer = hear(document)
+        if not json.loads(document)["load"]:
+            return answer
+        return answer._replace(body={**answer.body, "load": "ignored: replica-1 leads"})
+
+    pod.hear = ignoring
+    async with FakeScheduler() as other:
+        leader = other.pod("worker-0")
+        leader.assignment = replace(leader.assignment, uid=pod.assignment.uid)
+        adapter = pod.adapter(urls=[pod.url, leader.url], **calls.arguments)
+        for one in (pod, leader):
+            one.assign(ORDERS)
+        async with adapter:
+            await pod.serving(ORDERS)
+            for _ in range(2):
+                adapter.report_load({ORDERS: 0.5})
+                await asyncio.sleep(0.1)
+            await until(lambda: leader.load, "the leader hears it")
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1e300])

@@ -326,11 +326,13 @@ async def test_a_line_without_an_end_takes_no_more_memory_than_its_limit():
 
 async def test_a_replica_that_is_avoided_is_asked_last():
     """One that answers and then says nothing would be chosen every time."""
-    async with running() as one, running() as two, asking(one.url, two.url) as service:
-        asked = []
-        for _ in range(3):
-            before = len(one.tokens)
-            await service.post("/v1/acknowledge", b"{}", 1)
-            asked.append("one" if len(one.tokens) > before else "two")
-            service.avoid()
-    assert asked == ["one", "two", "one"]
+    async with running() as one, running() as two, running() as three:
+        replicas, asked = (one, two, three), []
+        async with asking(*(replica.url for replica in replicas)) as service:
+            for _ in range(5):
+                before = [len(replica.tokens) for replica in replicas]
+                await service.post("/v1/acknowledge", b"{}", 1)
+                after = [len(replica.tokens) for replica in replicas]
+                asked += [index for index in range(3) if after[index] > before[index]]
+                service.avoid()
+    assert asked == [0, 1, 2, 0, 1]

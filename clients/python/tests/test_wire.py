@@ -293,15 +293,17 @@ def test_placements_that_cannot_be_read_are_refused(text, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "generation"),
+    ("text", "generation", "ignores_load"),
     [
-        pytest.param(b"", None, id="empty"),
-        pytest.param(b"{}", None, id="without"),
-        pytest.param(b'{"generation": 9}', 9, id="with"),
+        pytest.param(b"", None, False, id="empty"),
+        pytest.param(b"{}", None, False, id="without"),
+        pytest.param(b'{"generation": 9}', 9, False, id="with"),
+        pytest.param(b'{"generation": 9, "load": "kept"}', 9, False, id="with load"),
+        pytest.param(b'{"load": "ignored: replica-1 leads"}', None, True, id="load in vain"),
     ],
 )
-def test_the_answer_to_an_acknowledgement_may_say_a_generation(text, generation):
-    assert read_answer(text) == generation
+def test_the_answer_to_an_acknowledgement_may_say_a_generation(text, generation, ignores_load):
+    assert read_answer(text) == (generation, ignores_load)
 
 
 def test_an_answer_that_says_it_wrong_is_refused():

@@ -232,8 +232,8 @@ class Service:
         return " ".join(said.decode(errors="replace").split())
 
     async def _addresses(self) -> list[_Address]:
-        """The preferred replica first, the avoided one last. Raises ServiceError if no host is
-        known.
+        """All replicas in turn, from the preferred one on, or from the one after that to avoid.
+        Raises ServiceError if no host is known.
         """
         found: dict[_Address, None] = {}
         why: list[str] = []
@@ -245,8 +245,12 @@ class Service:
                 why.append(f"{url}: {error!r:.200}")
         if not found:
             raise ServiceError("; ".join(why)[:2000])
-        order = sorted(found, key=lambda one: (one != self._preferred, one == self._avoided))
-        return order[:ADDRESSES_MAX]
+        order = [*found]
+        if self._preferred in found:
+            start = order.index(self._preferred)
+        else:
+            start = order.index(self._avoided) + 1 if self._avoided in found else 0
+        return [*order[start:], *order[:start]][:ADDRESSES_MAX]
 
 
 async def _addresses_of(url: str) -> list[_Address]:

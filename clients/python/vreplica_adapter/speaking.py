@@ -9,7 +9,7 @@ from vreplica_adapter.fields import MEMBERS_MAX, NUMBER_MAX
 from vreplica_adapter.machine import Machine
 from vreplica_adapter.service import CONFLICT, Service, ServiceError, told_of
 from vreplica_adapter.timing import Backoff, Timing
-from vreplica_adapter.wire import read_answer, write_acknowledgement
+from vreplica_adapter.wire import AnswerDocument, read_answer, write_acknowledgement
 
 
 class Speaker:
@@ -94,19 +94,22 @@ class Speaker:
         ours = {key: value for key, value in load.items() if key in self._machine.shares}
         body = write_acknowledgement(said, ours)
         try:
-            generation = await self._newest(body, limit_s)
+            generation, ignores_load = await self._newest(body, limit_s)
         except Exception:
             self.report_load(load | self._load)
             raise
         if generation is not None and generation > said.generation:
             self.report_load(load | self._load)
+        if ignores_load:
+            # The next one goes to another replica, until it is the leader.
+            self._service.avoid()
         self._spoken_at = sent_at
         self._machine.acknowledged(said, sent_at, self._clock(), generation)
         self._acted()
 
-    async def _newest(self, body: bytes, limit_s: float) -> int | None:
-        """Return the generation that the service has; it has taken the body if that is not newer.
-        Raises ServiceError, and WireError if the answer cannot be read.
+    async def _newest(self, body: bytes, limit_s: float) -> AnswerDocument:
+        """Return the service's answer; it has taken the body if its generation is not newer. Raises
+        ServiceError, and WireError if the answer cannot be read.
         """
         try:
             return read_answer(await self._service.post("/v1/acknowledge", body, limit_s))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from vreplica_adapter.fields import Fields, WireError, parsed, write_indexes
 
@@ -191,14 +191,24 @@ def read_placements(document: bytes) -> Placements:
     return Placements(top.integer("generation"), pods)
 
 
-def read_answer(document: bytes) -> int | None:
-    """Read the answer to an acknowledgement, or to one that is out of date: the generation that the
-    service has, None if it does not say. Raises WireError.
+class AnswerDocument(NamedTuple):
+    """The answer to an acknowledgement, or to one that is out of date. ``generation``: the one that
+    the service has; None if it does not say.
     """
+
+    generation: int | None = None
+    ignores_load: bool = False
+    """Whether the replica does not keep the load. Only the pool's leader does."""
+
+
+def read_answer(document: bytes) -> AnswerDocument:
+    """Read an answer. Raises WireError."""
     if not document.strip():
-        return None
+        return AnswerDocument()
     top = Fields(parsed(document))
-    return top.integer("generation") if top.has("generation") else None
+    generation = top.integer("generation") if top.has("generation") else None
+    load = top.text("load") if top.has("load") else ""
+    return AnswerDocument(generation, load.startswith("ignored"))
 
 
 def write_acknowledgement(said: Acknowledgement, load: Mapping[str, float]) -> bytes:

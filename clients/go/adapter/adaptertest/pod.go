@@ -188,8 +188,12 @@ func (s *Service) acknowledge(reply http.ResponseWriter, request *http.Request) 
 		http.Error(reply, `{"error": "unknown shares"}`, http.StatusUnprocessableEntity)
 	default:
 		pod.said = append(pod.said, said)
-		maps.Copy(pod.load, said.Load)
-		fmt.Fprintf(reply, `{"generation": %d}`, pod.generation)
+		if s.ignoresLoad {
+			fmt.Fprintf(reply, `{"generation": %d, "load": "ignored: another replica leads"}`, pod.generation)
+		} else {
+			maps.Copy(pod.load, said.Load)
+			fmt.Fprintf(reply, `{"generation": %d}`, pod.generation)
+		}
 		close(s.heard)
 		s.heard = make(chan struct{})
 	}

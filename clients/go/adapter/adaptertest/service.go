@@ -38,6 +38,8 @@ type Service struct {
 	mu     sync.Mutex
 	pods   map[string]*Pod
 	status int
+	// ignoresLoad: it does not lead, and keeps no load.
+	ignoresLoad bool
 	// streams are those of assignments and of placements.
 	streams map[*stream]struct{}
 	// heard is closed with the next acknowledgement that is taken.
@@ -99,6 +101,13 @@ func (s *Service) Fail(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = status
+}
+
+// IgnoreLoad makes it a replica that does not lead: it keeps no load.
+func (s *Service) IgnoreLoad() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ignoresLoad = true
 }
 
 // Cut ends the streams that are open, in the middle of a line.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,8 +79,8 @@ func New(config Config) (*Replicas, error) {
 	return found, nil
 }
 
-// Addresses returns all addresses of the URLs, the one that has answered last first, and says which
-// hosts are not known.
+// Addresses returns all addresses of the URLs in turn, from the one that has answered last on, and says
+// which hosts are not known.
 func (r *Replicas) Addresses(ctx context.Context) (found []Address, unknown []string) {
 	seen := map[Address]bool{}
 	for _, each := range r.urls {
@@ -102,9 +103,7 @@ func (r *Replicas) Addresses(ctx context.Context) (found []Address, unknown []st
 	defer r.mu.Unlock()
 	for index, at := range found {
 		if at == r.last {
-			copy(found[1:index+1], found[:index])
-			found[0] = at
-			break
+			return slices.Concat(found[index:], found[:index]), unknown
 		}
 	}
 	return found, unknown
