@@ -9,7 +9,14 @@ import pytest
 from extender.lab.simulation.world.callers import external_vpod_key
 from extender.lab.simulation.world.facts import VPod
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
-from tests.simulation.checker_scene import REPLICA, CheckerScene, in_virtual_time, later, pod_object
+from tests.simulation.checker_scene import (
+    PERSON,
+    REPLICA,
+    CheckerScene,
+    in_virtual_time,
+    later,
+    pod_object,
+)
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
 
@@ -93,6 +100,17 @@ async def test_a_move_for_no_reason_is_found():
     assert found.startswith(
         "I4: replica-1 took 2 of t/c@broker.x.dev (wants 2) off a-0 for no reason"
     )
+
+
+@in_virtual_time
+async def test_what_others_of_a_higher_priority_take_is_a_reason():
+    """Seed 510000094 (500 events)."""
+    scene = CallerScene()
+    scene.pool(preemption={"patienceSeconds": 0})
+    scene.vpod("important", 8, {}, actor=PERSON)
+    await later(61.0)  # the pool is new no longer
+    scene.answer({})
+    assert [line for line in scene.found if "for no reason" in line] == []
 
 
 @in_virtual_time

@@ -330,6 +330,21 @@ async def test_a_share_that_was_taken_away_at_its_deadline_holds_no_eviction_up(
 
 
 @in_virtual_time
+async def test_a_share_that_was_taken_away_at_its_deadline_may_come_back_and_go_again():
+    """Seed 510000099 (500 events): the adapter still served what it had not let go in time."""
+    scene = HandoverScene()
+    await a_vpod_on_a_0(scene)
+    scene.vpod("v", 2, {})
+    scene.tell("a-0", {KEY: 2}, told="Drain", deadline=stamp(scene.checkers._clock()))
+    scene.tell("a-0", {})
+    scene.tell("a-0", {KEY: 2}, told="Prepare")
+    await later(2 * LATE_S)
+    found = len(scene.gaps())
+    scene.tell("a-0", {})
+    assert len(scene.gaps()) == found
+
+
+@in_virtual_time
 async def test_an_adapter_whose_lease_has_run_out_serves_nothing():
     scene = HandoverScene(mode="Exclusive")
     scene.tell("a-0", {}, actor=PERSON)

@@ -220,6 +220,8 @@ class HandoverChecker(Checker):
         deadline = epoch_s(share.get("deadline", ""), float("inf"))
         if deadline <= self._circumstances.now_of(ACTOR.get()) + CLOCKS_APART_S:
             self._taken_away.add((name, key))
+        elif (name, key) in self._taken_away:
+            pass  # it serves what it should have let go before, and is told of the share's return
         elif self._hands_over(pod.pool) and self._adapter(name) is not None:
             self._violated(f"{key} leaves the ledger of {name}, whose adapter serves it")
 

@@ -88,11 +88,7 @@ class MoveChecker(Checker):
         cut = fresh and len(new.moved[1]) >= REPORT_CHARS_MAX
         excused = cut or was_edited or self._excuses.holds(f"weight {new.key}")
         made: list[ReportedMove] = []
-        surplus = max(0, old.total - new.wanted)
-        if new.total < old.total and self._tenancy.may_lose(new):
-            surplus = max(surplus, old.total - new.total)
-        if new.least > 1 and not new.total:
-            surplus = old.total  # it gives back what is too little without the others
+        surplus = self._may_leave(old, new)
         for name, taken in _taken_off(old, new):
             moves = [move for move in reported if move.from_pod == name]
             # A new report counts first, and the rest may be surplus. If the report is an old one,
@@ -120,6 +116,15 @@ class MoveChecker(Checker):
             return
         for problem in self._budgets.problems(ACTOR.get(), pool, old, new, made):
             self._violated(f"I4: {problem}")
+
+    def _may_leave(self, old: VPod, new: VPod) -> int:
+        """Return how many vreplicas may leave pods without another reason."""
+        if new.least > 1 and not new.total:
+            return old.total  # it gives back what is too little without the others
+        surplus = max(0, old.total - new.wanted)
+        if new.total < old.total and self._tenancy.may_lose(new):
+            return max(surplus, old.total - new.total)
+        return surplus
 
     def _placed_in(self, pool: Pool) -> int:
         """Return the vreplicas in the ledgers of the pool's pods, or published on them."""
@@ -189,7 +194,7 @@ class MoveChecker(Checker):
 
         ``is_excused``: pod name -> whether the pod needs no reason.
         """
-        surplus = max(0, old.total - new.wanted)
+        surplus = self._may_leave(old, new)
         gained = (
             name for name, count in new.placements.items() if count > old.placements.get(name, 0)
         )
