@@ -192,7 +192,7 @@ async def test_load_that_a_replica_ignores_goes_to_another_one_the_next_time(pod
     hear = pod.hear
 
     def ignoring(document: bytes) -> Answer:
-        answer = hear(document)
+        answer: Answer = hear(document)
         if not json.loads(document)["load"]:
             return answer
         return answer._replace(body={**answer.body, "load": "ignored: replica-1 leads"})
