@@ -273,35 +273,34 @@ func TestWhatTheServiceSendsReplacesWhatAFileSaidOfAnotherPod(t *testing.T) {
 	}
 }
 
+// goesOn tells the pod of a lease of half a second, and expects that it serves for so long.
+func (c *calls) goesOn(t *testing.T, pod *adaptertest.Pod, within time.Duration, why string) {
+	t.Helper()
+	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "leaseSeconds": 0.5, "shares": ` +
+		`{"team-a/orders": {"state": "Serve", "vreplicas": 2, "epoch": 7}}}`)
+	for until := time.Now().Add(within); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if !c.share().StillMine(7) {
+			t.Fatal(why)
+		}
+	}
+}
+
 func TestALeaseThatIsMadeShorterStopsNothingBeforeTheNextAcknowledgement(t *testing.T) {
 	pod, c := adaptertest.NewExclusive(t, 3*time.Second).Pod("worker-0"), &calls{}
 	c.run(t, adapter.Config{URLs: []string{pod.URL}})
 	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
 	pod.Serving(orders)
 	time.Sleep(800 * time.Millisecond)
-	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "leaseSeconds": 0.5, "shares": ` +
-		`{"team-a/orders": {"state": "Serve", "vreplicas": 2, "epoch": 7}}}`)
-	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		if !c.share().StillMine(7) {
-			t.Fatal("the longer lease has not run out")
-		}
-	}
+	c.goesOn(t, pod, 200*time.Millisecond, "the longer lease has not run out")
 }
 
 func TestAPoolThatBecomesExclusiveStopsNothingBeforeTheNextAcknowledgement(t *testing.T) {
-	service, c := adaptertest.New(t), &calls{}
-	pod := service.Pod("worker-0")
+	pod, c := adaptertest.New(t).Pod("worker-0"), &calls{}
 	c.run(t, adapter.Config{URLs: []string{pod.URL}})
 	pod.Tell(orders, adapter.Told{State: adapter.Serve, VReplicas: 2, Epoch: 7})
 	pod.Serving(orders)
 	time.Sleep(700 * time.Millisecond)
-	pod.Send(`{"generation": 999, "uid": "uid-of-worker-0", "leaseSeconds": 0.5, "shares": ` +
-		`{"team-a/orders": {"state": "Serve", "vreplicas": 2, "epoch": 7}}}`)
-	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		if !c.share().StillMine(7) {
-			t.Fatal("the lease begins when the pod hears of it")
-		}
-	}
+	c.goesOn(t, pod, 300*time.Millisecond, "the lease begins when the pod hears of it")
 }
 
 func TestAnotherReplicaIsAskedWhereOneIsGone(t *testing.T) {
