@@ -16,7 +16,7 @@ from extender.model.objects import VPod
 from tests.bench import objects
 from tests.bench.clusters import Cluster, filled_caches, rebuilt_state
 from tests.bench.shipped import Shipped
-from tests.bench.timing import Stopwatch
+from tests.bench.timing import Stopwatch, median, yardstick_s
 
 STRETCHES: Final = 5
 CHURN_PERCENT: Final = 10
@@ -39,6 +39,8 @@ class Round:
     """Whether the same was decided there."""
     placed: int
     """vpods all of which has a place."""
+    yardstick_s: float
+    """``timing.yardstick_s`` meanwhile: the median of those after each stretch."""
 
     @property
     def each_s(self) -> float:
@@ -80,13 +82,13 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
     """Decide every vpod of the cluster, with the peers in between."""
     keys, small = variant.cluster.vpod_keys, variant.small
     watch, small_watch, rebuilt_watch = Stopwatch(), Stopwatch(), Stopwatch()
-    stretch = len(keys) if small is None and not samples else -(-len(keys) // STRETCHES)
+    stretch = -(-len(keys) // STRETCHES)
     sampled = {
         len(keys) * (2 * n + 1) // (2 * samples) // stretch * stretch for n in range(samples)
     }
     made: list[Decision] = []
     peers: list[tuple[int, Decision]] = []
-    small_vpods = 0
+    small_vpods, yardsticks = 0, list[float]()
     for first in range(0, len(keys), stretch):
         if first in sampled:
             peers.append((first, decide_rebuilt(variant.cluster, made, keys[first], rebuilt_watch)))
@@ -94,6 +96,7 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
             small_watch.run(Shipped(filled_caches(small)).decide, small.vpod_keys)
             small_vpods += len(small.vpod_keys)
         made += watch.run(shipped.decide, keys[first : first + stretch])
+        yardsticks.append(yardstick_s())
     each_s = watch.cpu_s / len(keys)
     round_ = Round(
         vpods=len(keys),
@@ -103,6 +106,7 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
         rebuilt_s=rebuilt_watch.cpu_s / len(peers) if peers else None,
         same=all(made[index] == decision for index, decision in peers),
         placed=sum(1 for decision in made if not decision.pending),
+        yardstick_s=median(yardsticks),
     )
     return round_, made
 
