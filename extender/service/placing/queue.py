@@ -8,11 +8,14 @@
 A vpod's wait begins when it first comes in and ends when it is ``done``, over all attempts
 (``Wait``).
 
-Active vpods are taken in rounds, of those that came first. In a round, the vpods of the highest
-priority come first. Of one priority, the heaviest vreplicas come first: light ones fit into what
-they leave, but not the other way round. Only vpods whose wait began within the same ``BURST_S``
-seconds are ordered like that. Those that have waited longer come before. So a light vpod never
-waits behind an endless stream of heavy ones.
+Of the active vpods, those of the highest priority come first. Of one priority, the heaviest
+vreplicas come first: light ones fit into what they leave, but not the other way round. Only vpods
+whose wait began within the same ``BURST_S`` seconds are ordered like that. Those that have waited
+longer come before. So a light vpod never waits behind an endless stream of heavy ones.
+
+Tenants take turns. In a round each tenant has one, of up to ``TURN_VPODS`` of its vpods, and the
+vpods of all turns are ordered together. A tenant that comes during a round joins it. So one with
+thousands of vpods does not delay one with three.
 
 A key is in at most one part. ``pop_batch`` hands it out, and it is in flight until ``done``,
 ``park`` or ``retry``. Events meanwhile are remembered (``Meanwhile``), and may return it to active
@@ -29,6 +32,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from extender.engine.pods.claims import tenant_of
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bucket import Bucket
 
@@ -37,8 +41,11 @@ BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
 BURST_S: Final = 30.0
 """A heavier vpod that came more than so many seconds later is decided later."""
-ROUND_VPODS_MAX: Final = 4096
-"""Vpods that are ordered together."""
+ORDERED_VPODS_MAX: Final = 4096
+"""Vpods that are ordered together: of one tenant, or of all turns. A round of many tenants has
+shorter turns.
+"""
+TURN_VPODS: Final = 64
 
 
 class Meanwhile(IntEnum):
@@ -96,9 +103,18 @@ class VPodQueue:
         self._incoming = incoming
         self._waits: dict[str, Wait] = {}
         """All vpods that are not done, the longest waiting first."""
-        self._active: dict[str, None] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
+        """By tenant, that of the next turn first: active vpods that have no turn yet."""
+        self._ordered: dict[str, list[str]] = {}
+        """Tenant -> the next of these in their order, the next one last."""
+        self._turns: dict[str, None] = {}
+        """Active vpods that have their turn."""
         self._round: list[str] = []
-        """The keys of the round under way, the next one last. Some may not be active any more."""
+        """These in their order, the next one last. Like ``_ordered``, it may have keys that are not
+        active any more.
+        """
+        self._had_turn: set[str] = set()
+        """Tenants, in this round."""
         self._backoff: list[tuple[float, str]] = []
         self._backing_off: dict[str, float] = {}
         self._parked: dict[str, None] = {}
@@ -112,7 +128,7 @@ class VPodQueue:
     def sizes(self) -> dict[str, int]:
         """Number of vpods by part, as in kube-scheduler's pending_pods metric."""
         return {
-            ACTIVE: len(self._active),
+            ACTIVE: len(self._turns) + sum(map(len, self._waiting.values())),
             BACKOFF: len(self._backing_off),
             UNSCHEDULABLE: len(self._parked),
         }
@@ -130,18 +146,18 @@ class VPodQueue:
     @property
     def empty(self) -> bool:
         """Whether no vpod is in any part or in flight."""
-        return not (self._active or self._backing_off or self._parked or self._in_flight)
+        return not (self._any_active or self._backing_off or self._parked or self._in_flight)
 
     def add(self, key: str, event: QueueEvent = QueueEvent.VPOD_UPDATE) -> None:
         """Decide this vpod now, because it has changed."""
-        if key in self._active:
+        if self._is_active(key):
             return
         if key in self._in_flight:
             self._in_flight[key] = Meanwhile.CHANGED
             return
         self._parked.pop(key, None)
         self._backing_off.pop(key, None)
-        self._active[key] = None
+        self._set_active(key)
         if key not in self._waits:
             self._waits[key] = Wait(self._clock())
         self._incoming[event, ACTIVE] += 1
@@ -162,7 +178,8 @@ class VPodQueue:
         self._activated = True
         if self._parked:
             self._incoming[QueueEvent.CLUSTER_EVENT, ACTIVE] += len(self._parked)
-            self._active.update(self._parked)
+            for key in self._parked:
+                self._set_active(key)
             self._parked.clear()
             self._wake.set()
 
@@ -190,7 +207,7 @@ class VPodQueue:
             self.add(key)
             return
         delay = min(BACKOFF_INITIAL_S * 2 ** min(attempts - 1, 30), BACKOFF_MAX_S)
-        self._active.pop(key, None)
+        self._unset_active(key)
         self._parked.pop(key, None)
         self._backing_off[key] = self._clock() + delay
         heapq.heappush(self._backoff, (self._backing_off[key], key))
@@ -199,7 +216,8 @@ class VPodQueue:
 
     def forget(self, key: str) -> None:
         """Forget a vpod that has left the pool."""
-        for part in (self._active, self._parked, self._backing_off, self._attempts, self._waits):
+        self._unset_active(key)
+        for part in (self._parked, self._backing_off, self._attempts, self._waits):
             part.pop(key, None)
         self._wake.set()
 
@@ -215,12 +233,12 @@ class VPodQueue:
         flight belong to a cancelled batch, and are decided again first.
         """
         if self._in_flight:
-            self._active = {**dict.fromkeys(self._in_flight), **self._active}
+            self._turns |= dict.fromkeys(self._in_flight)
             self._round += reversed(self._in_flight)
             self._in_flight.clear()
         while True:
             self._flush_backoff()
-            if self._active:
+            if self._any_active:
                 batch = self._next(keys_max)
                 self._activated = False
                 for key in batch:
@@ -239,18 +257,81 @@ class VPodQueue:
                 return []
 
     def _next(self, keys_max: int) -> list[str]:
-        """Take up to ``keys_max`` keys from active, from the round under way or a new one."""
+        """Take up to ``keys_max`` keys from active."""
         batch: list[str] = []
-        while self._active and not batch:
-            if not self._round:
-                first = list(islice(self._active, ROUND_VPODS_MAX))
-                self._round = sorted(first, key=self._order)[::-1]
+        while len(batch) < keys_max and self._any_active:
+            if not (self._round and self._waiting.keys() <= self._had_turn):
+                self._give_turns()
             while self._round and len(batch) < keys_max:
                 key = self._round.pop()
-                if key in self._active:
-                    del self._active[key]
+                if key in self._turns:
+                    del self._turns[key]
                     batch.append(key)
         return batch
+
+    def _give_turns(self) -> None:
+        """Let the tenants that have had no turn join the round, or begin the next one. Only vpods
+        of the highest priority have turns.
+        """
+        if not self._round:
+            self._had_turn.clear()
+        heads = {tenant: self._rank(self._order_of(tenant)[-1])[0] for tenant in self._waiting}
+        highest = max(heads.values(), default=0)
+        joining = [
+            tenant
+            for tenant, priority in heads.items()
+            if priority == highest and tenant not in self._had_turn
+        ]
+        given: list[str] = []
+        turn_vpods = min(TURN_VPODS, max(1, ORDERED_VPODS_MAX // max(1, len(joining))))
+        for tenant in joining[:ORDERED_VPODS_MAX]:
+            self._had_turn.add(tenant)
+            for _ in range(turn_vpods):
+                key = self._order_of(tenant)[-1]
+                if self._rank(key)[0] < highest:
+                    break
+                self._unset_active(key)
+                given.append(key)
+                if tenant not in self._waiting:
+                    break
+            else:
+                self._waiting[tenant] = self._waiting.pop(tenant)  # others come first the next time
+        self._turns |= dict.fromkeys(given)
+        self._round = sorted([*reversed(self._round), *given], key=self._place)[::-1]
+
+    def _order_of(self, tenant: str) -> list[str]:
+        """The next vpods of a tenant that waits, the next one last."""
+        ordered, waiting = self._ordered.get(tenant, []), self._waiting[tenant]
+        while ordered and ordered[-1] not in waiting:
+            ordered.pop()
+        if not ordered:
+            ordered = sorted(islice(waiting, ORDERED_VPODS_MAX), key=self._place)[::-1]
+            self._ordered[tenant] = ordered
+        return ordered
+
+    @property
+    def _any_active(self) -> bool:
+        return bool(self._turns or self._waiting)
+
+    def _is_active(self, key: str) -> bool:
+        return key in self._turns or key in self._waiting.get(tenant_of(key), ())
+
+    def _set_active(self, key: str) -> None:
+        if key in self._turns:
+            return
+        tenant = tenant_of(key)
+        self._waiting.setdefault(tenant, {}).setdefault(key)
+        ordered = self._ordered.get(tenant)
+        if ordered and self._rank(key)[0] > self._rank(ordered[-1])[0]:
+            del self._ordered[tenant]  # it comes before all of these
+
+    def _unset_active(self, key: str) -> None:
+        tenant = tenant_of(key)
+        waiting = self._waiting.get(tenant, {})
+        waiting.pop(key, None)
+        self._turns.pop(key, None)
+        if not waiting and self._waiting.pop(tenant, None) is not None:
+            self._ordered.pop(tenant, None)
 
     def age(self, key: str) -> int:
         """The number of the burst, of ``BURST_S`` seconds, in which the vpod's wait began."""
@@ -258,7 +339,7 @@ class VPodQueue:
         since = wait.since if wait is not None else self._clock()
         return int(since // BURST_S)
 
-    def _order(self, key: str) -> tuple[int, int, int]:
+    def _place(self, key: str) -> tuple[int, int, int]:
         priority, weight = self._rank(key)
         return -priority, self.age(key), -weight
 
@@ -278,7 +359,7 @@ class VPodQueue:
             due, key = heapq.heappop(self._backoff)
             if self._backing_off.get(key) == due:
                 del self._backing_off[key]
-                self._active.setdefault(key)
+                self._set_active(key)
                 self._incoming[QueueEvent.BACKOFF_COMPLETE, ACTIVE] += 1
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from extender.service.placing.queue import BURST_S, VPodQueue
+from extender.service.placing.queue import BURST_S, ORDERED_VPODS_MAX, TURN_VPODS, VPodQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -67,15 +67,13 @@ class TestHeaviestFirst:
         assert await pop(queue, 2) == ["a", "b"]
 
     async def test_what_comes_during_a_round_is_in_the_next(self):
-        queue = a_queue({"heavy": 5})
-        for key in "abc":
+        queue = a_queue({"t/heavy": 5})
+        for key in ("t/a", "t/b", "t/c"):
             queue.add(key)
         for key in await pop(queue, 2):
             queue.done(key)
-        queue.add("heavy")
-        assert await pop(queue) == ["c"]
-        queue.done("c")
-        assert await pop(queue) == ["heavy"]
+        queue.add("t/heavy")
+        assert await pop(queue) == ["t/c", "t/heavy"]
 
     async def test_of_a_vpod_that_is_forgotten_during_a_round_nothing_comes(self):
         queue = a_queue()
@@ -117,6 +115,67 @@ class TestHeaviestFirst:
                 late = [other for other in taken[:index] if since[other] >= since[one] + BURST_S]
                 assert not late, f"seed {seed}: {one} is decided after {late}"
             await asyncio.sleep(rng.choice((0.0, 1.0, 5.0)))
+
+
+async def place(queue: VPodQueue, vpods: int) -> list[str]:
+    """Take so many vpods in batches of 50, and place each."""
+    taken: list[str] = []
+    while len(taken) < vpods:
+        batch = await pop(queue, 50)
+        taken += batch
+        for key in batch:
+            queue.done(key)
+    return taken
+
+
+class TestTenantsTakeTurns:
+    async def test_one_with_few_light_vpods_does_not_wait_behind_thousands_of_heavy_ones(self):
+        few = {f"few/{index}": 1 for index in range(3)}
+        many = {f"many/{index}": 9 for index in range(10_000)}
+        queue = a_queue(many | few)
+        for key in many | few:
+            queue.add(key)
+        taken = await place(queue, 100)
+        assert taken.index("few/2") < TURN_VPODS + 3
+
+    async def test_one_that_comes_during_a_round_does_not_wait_for_its_end(self):
+        queue = a_queue()
+        for index in range(10_000):
+            queue.add(f"many/{index}")
+        await place(queue, 500)
+        await asyncio.sleep(BURST_S)  # those that have waited longer are another tenant's
+        queue.add("late/a")
+        assert "late/a" in await place(queue, 100)
+
+    async def test_of_more_tenants_than_have_room_in_a_round_each_gets_its_turn(self):
+        tenants = 2 * ORDERED_VPODS_MAX // TURN_VPODS
+        queue = a_queue()
+        for index in range(TURN_VPODS + 1):
+            for tenant in range(tenants):
+                queue.add(f"t{tenant}/{index}")
+        taken = await place(queue, tenants * TURN_VPODS)
+        assert len({key.partition("/")[0] for key in taken}) == tenants
+
+    async def test_one_of_higher_priority_comes_before_anybodys_turn(self):
+        clock = asyncio.get_running_loop().time
+        queue = VPodQueue(
+            clock, rank=lambda key: (int(key.startswith("high")), 1), incoming=Counter()
+        )
+        for index in range(TURN_VPODS + 10):
+            queue.add(f"low/{index}")
+            queue.add(f"high/{index}")
+        taken = await place(queue, 2 * (TURN_VPODS + 10))
+        assert all(key.startswith("high") for key in taken[: TURN_VPODS + 10])
+
+    async def test_a_tenants_own_vpods_are_in_the_order_of_a_single_tenant(self):
+        weights = {f"a/{index}": index % 7 + 1 for index in range(300)}
+        alone, beside = a_queue(weights), a_queue(weights)
+        for key in weights:
+            alone.add(key)
+            beside.add(key)
+            beside.add(key.replace("a/", "b/"))
+        mine = [key for key in await place(beside, 600) if key.startswith("a/")]
+        assert mine == await place(alone, 300)
 
 
 async def test_it_waits_for_something_to_do(looptime):
@@ -285,3 +344,51 @@ async def test_cancelled_while_waiting_it_loses_nothing():
         await waiting
     queue.add("a")
     assert await pop(queue) == ["a"]
+
+
+async def taken_before(queue: VPodQueue, wanted: str) -> int:
+    ahead = 0
+    while wanted not in (batch := await queue.pop_batch(64)):
+        ahead += len(batch)
+        for key in batch:
+            queue.done(key)
+    for key in batch:
+        queue.done(key)
+    return ahead
+
+
+async def test_a_small_tenant_that_comes_again_in_a_round_does_not_wait_for_all_of_it():
+    queue = VPodQueue(lambda: 0.0, rank=lambda key: (0, 1), incoming=Counter())
+    for i in range(4000):
+        queue.add(f"big/v{i}")
+    queue.add("small/a")
+    assert await taken_before(queue, "small/a") <= 2 * TURN_VPODS
+    queue.add("small/b")
+    assert await taken_before(queue, "small/b") <= 2 * TURN_VPODS
+
+
+@pytest.mark.parametrize("tenants", [50, 128, 192])
+async def test_newcomers_let_no_tenant_starve_and_do_not_wait_for_all(tenants):
+    queue = VPodQueue(lambda: 0.0, rank=lambda key: (0, 1), incoming=Counter())
+    for i in range(1000):
+        for t in range(tenants):
+            queue.add(f"t{t:03}/v{i}")
+    got = Counter[str]()
+    came: dict[str, int] = {}
+    waits: list[int] = []
+    count = 0
+    for batch in range(100):
+        came[f"new{batch}/x"] = count
+        queue.add(f"new{batch}/x")
+        for key in await queue.pop_batch(256):
+            queue.done(key)
+            got[key.partition("/")[0]] += 1
+            count += 1
+            if key in came:
+                waits.append(count - came.pop(key))
+    taken = [got[f"t{t:03}"] for t in range(tenants)]
+    assert max(taken) - min(taken) <= 2 * TURN_VPODS, (min(taken), max(taken), taken.count(0))
+    assert max(waits, default=0) <= (tenants + 100) * TURN_VPODS
+
+
+# -- 6. Available lies -----------------------------------------------------------------------------
