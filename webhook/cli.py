@@ -65,7 +65,7 @@ class Webhook:
             self._caches,
             settings.rules,
             tls=self._certificates.context,
-            evictions=Evictions(api, self._caches, now=time.time),
+            evictions=Evictions(api, self._caches, now=time.time, lease=settings.lease),
             stamp=settings.stamp,
         )
         self._server.metrics.add_process()

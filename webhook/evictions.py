@@ -10,6 +10,10 @@ The pod is read from the API server: an eviction is rare, and a cache of all pod
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
 up. The eviction is allowed, as it is without a webhook, if the pod cannot be read, if it has no
 mark yet and cannot get one, or if this takes too long.
+
+It is allowed, too, once no replica of the service leads: nobody would hand anything over. That is
+so once the Lease has not changed for ``UNLED_S``, by this process's own clock, as replicas
+themselves judge it. So the first attempt always waits.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from extender.kube.api import PODS, Api, ApiError, Conflict, NotFound, PatchType
+from extender.kube.api import LEASES, PODS, Api, ApiError, Conflict, NotFound, PatchType
 from extender.kube.first_errors import describe_error
 from extender.model.counted import counted
 from extender.model.decode import pod_from
@@ -30,18 +34,33 @@ from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 MARK_S: Final = 20.0
 """A mark is renewed after this time at the earliest."""
+UNLED_S: Final = 60.0
+"""A leader renews its Lease every few seconds, and the next one takes over within 20 s."""
+LEASE_TIMEOUT_S: Final = 1.0
 API_TIMEOUT_S: Final = 3.0
 """For reading and marking a pod. The API server gives up after 5 s (timeoutSeconds)."""
 _log: Final = logging.getLogger(__name__)
 
 
 class Evictions:
-    """Answers the reviews of ``/evict``. ``now``: epoch seconds."""
+    """Answers the reviews of ``/evict``. ``now``: epoch seconds. ``lease``: namespace and name of
+    the service's Lease; None if it elects no leader.
+    """
 
-    def __init__(self, api: Api, caches: WebhookCaches, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        caches: WebhookCaches,
+        *,
+        now: Callable[[], float],
+        lease: tuple[str, str] | None = None,
+    ) -> None:
         self._api = api
         self._caches = caches
         self._now = now
+        self._lease = lease
+        self._renewed: tuple[str, float] | None = None
+        """The Lease's renewTime, and the event loop's time when it was first read."""
 
     async def review(self, request: AdmissionRequest) -> Verdict:
         """Return the verdict on one request. Never raises."""
@@ -78,6 +97,13 @@ class Evictions:
             )
             _log.warning("%s", why)
             return Verdict(warnings=(why,))
+        if await self._is_unled():
+            why = (
+                f"pod {pod.key} is evicted with {_carried(pod)}: no replica of the service has led "
+                f"for {UNLED_S:.0f} s, so nobody hands them over"
+            )
+            _log.warning("%s", why)
+            return Verdict(warnings=(why,))
         if not (is_dry_run(request) or (known is not None and known.by_leader)):
             await self._mark(pod, known, now_s)
         if known is None or known.waits:
@@ -87,6 +113,23 @@ class Evictions:
             f"other pods; once that is done its eviction succeeds, so try again",
             code=429,
         )
+
+    async def _is_unled(self) -> bool:
+        """Whether no replica of the service has led for a while. False if nobody knows. The Lease
+        is that of the first bucket: whoever runs takes it.
+        """
+        if self._lease is None:
+            return False
+        try:
+            async with asyncio.timeout(LEASE_TIMEOUT_S):
+                lease = await self._api.get(LEASES, *self._lease)
+        except (ApiError, TimeoutError) as error:
+            _log.info("Lease %s/%s: %s", *self._lease, describe_error(error))
+            return False
+        renewed, clock_s = text(lease, "spec", "renewTime"), asyncio.get_running_loop().time()
+        if self._renewed is None or self._renewed[0] != renewed:
+            self._renewed = (renewed, clock_s)
+        return clock_s - self._renewed[1] > UNLED_S
 
     async def _mark(self, pod: AdapterPod, known: Eviction | None, now_s: float) -> None:
         """Write that somebody tries to evict the pod.

@@ -66,6 +66,10 @@ class Settings:
     url: str = ""
     registration: str = CONFIGURATION_NAME
     """Name of both webhook configurations."""
+    lease: tuple[str, str] | None = None
+    """Namespace and name of the service's Lease, as the configuration file says; None if there is
+    no file, or if no leader is elected.
+    """
     rules: Rules = DEFAULT_RULES
     stamp: Stamp = DEFAULT_STAMP
     shutdown_delay_s: float = 0.0
@@ -93,7 +97,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--config",
         metavar="FILE",
-        help=f"{CONFIG_KIND} to take clientConnection, logging and the names of profiles from",
+        help=f"{CONFIG_KIND} to take clientConnection, logging, the names of profiles and the "
+        "service's Lease from",
     )
     result.add_argument(
         "--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)"
@@ -233,7 +238,7 @@ def _add_process(result: argparse.ArgumentParser) -> None:
 def settings_from(options: argparse.Namespace) -> Settings:
     """Check the options and read the configuration file. Raises SettingsError."""
     config, given = _config(options.config) if options.config else (Config(), {})
-    client = config.client_connection
+    client, election = config.client_connection, config.leader_election
     writers = (
         frozenset(_username(account) for account in options.service_account) or DEFAULT_WRITERS
     )
@@ -268,6 +273,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
         service=_pair("--service", options.service),
         url=options.url,
         registration=options.registration,
+        lease=(election.resource_namespace, election.resource_name)
+        if options.config and election.leader_elect
+        else None,
         rules=Rules(
             writers=writers,
             profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles},

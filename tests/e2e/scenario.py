@@ -354,9 +354,10 @@ class System:
         authority = await eventually(self._registered, 20.0, "the webhook is registered")
         arguments = await self.webhook_arguments()
         port = self.webhook_url.rpartition(":")[2]
-        replaced = {"--config": None, "--port": port, "--shutdown-delay-seconds": "0"}
+        config = write_json(self._directory / "webhook.json", await self.service_config())
+        replaced = {"--config": config, "--port": port, "--shutdown-delay-seconds": "0"}
         kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
-        kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
+        kept += [f"{name}={value}" for name, value in replaced.items()]
         kubeconfig = await self.kubeconfig_for(WEBHOOK_ACCOUNT)
         kept += [
             f"--host={self.setup.host}",

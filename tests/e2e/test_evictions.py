@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, System
 from tests.e2e.waiting import NotYet
 from tests.manifests.chart import objects, render
+from webhook.evictions import UNLED_S
 
 pytestmark = pytest.mark.usefixtures("_helm_and_kubectl")
 
-KINDS = ("Validating", "ClusterRole")
+KINDS = ("Validating", "ClusterRole", "Role")
 ANSWERS_S = 0.5
 """An adapter takes so long for what it is told."""
 
@@ -151,6 +153,29 @@ async def test_kubectl_drain_waits_until_every_share_is_served_elsewhere(
             await system.eventually(known.all_serve, 30.0, "all is served")
             assert not on_nodes(after, [node])
             assert known.gaps == []
+
+
+async def test_while_no_replica_leads_evictions_wait_for_nobody(real: RealBackend, tmp_path: Path):
+    async with WithEvictions(real, tmp_path) as system:
+        await real.add_nodes(2)
+        await system.pool(handoff={"mode": "Overlap"}, minPods=2)
+        async with adapters(system) as known:
+            await system.vpods(2, 4)
+            await system.settled()
+            await system.eventually(known.all_serve, 30.0, "all is served")
+            assert system.service.process is not None
+            await system.service.process.kill()
+
+            async def is_evicted() -> bool:
+                if (await evict(system, f"{POOL}-0")).status == 429:
+                    raise NotYet("429")
+                return True
+
+            killed_at = time.monotonic()
+            await system.eventually(is_evicted, UNLED_S + 30.0, "the eviction is allowed")
+            assert time.monotonic() - killed_at > UNLED_S  # the next leader might have come
+        await system.start(system.service)
+        await system.settled()
 
 
 async def test_the_webhook_may_write_that_annotation_of_adapter_pods_and_nothing_else(

@@ -1,34 +1,49 @@
 """``/evict``: which evictions wait, for how long, and what is written meanwhile."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from extender.kube.api import PODS, ApiError, Conflict, Forbidden, NotFound, Obj
+from extender.kube.api import LEASES, PODS, ApiError, Conflict, Forbidden, NotFound, Obj
 from extender.model.decode import pod_from
 from extender.model.eviction import FRESH_S, TURN_MAX_S, Eviction, encode_eviction, eviction_of
 from extender.model.moves import MoveReason
 from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
+from extender.model.timestamps import timestamp
 from tests.webhook.builders import NS, a_pod, a_pool_object, caches, request
 from webhook.evictions import MARK_S, Evictions
 from webhook.review import AdmissionRequest, Verdict
 
 NOW_S = 1_800_000_000.0
 UID = "uid-1"
+LEASE = ("vreplica-scheduler", "vreplica-scheduler")
 OVERLAP = {"mode": "Overlap", "prepareTimeoutSeconds": 30, "drainTimeoutSeconds": 60}
 DEADLINE_S = 3 * 30 + 60 + 60
 
 
 class PodApi:
-    """One pod, which merge patches of annotations change. ``errors``: what a verb raises."""
+    """One pod, which merge patches of annotations change. ``errors``: what a verb raises.
+    ``renewed``: renewTime of the Lease; None: it may not be read. ``lease_s``: for how long that
+    takes.
+    """
 
-    def __init__(self, pod: Obj, **errors: ApiError) -> None:
+    def __init__(
+        self, pod: Obj, *, renewed: str | None = None, lease_s: float = 0.0, **errors: ApiError
+    ) -> None:
         self.pod = pod
+        self.renewed = renewed
+        self.lease_s = lease_s
         self.errors = errors
         self.reads = 0
         self.patches: list[Obj] = []
 
     async def get(self, resource: object, namespace: str, name: str) -> Obj:
+        if (resource, namespace, name) == (LEASES, *LEASE):
+            await asyncio.sleep(self.lease_s)
+            if self.renewed is None:
+                raise Forbidden(403, "Forbidden", "leases may not be read")
+            return {"spec": {"renewTime": self.renewed}}
         self.reads += 1
         if "get" in self.errors:
             raise self.errors["get"]
@@ -76,7 +91,7 @@ async def answer(
     at_s: float = 0,
 ) -> Verdict:
     pool = a_pool_object(handoff=handoff or {})
-    evictions = Evictions(api, caches(pools=[pool]), now=lambda: NOW_S + at_s)
+    evictions = Evictions(api, caches(pools=[pool]), now=lambda: NOW_S + at_s, lease=LEASE)
     return await evictions.review(req or an_eviction())
 
 
@@ -84,6 +99,47 @@ def attempts(api: PodApi) -> tuple[float, float] | None:
     """First and latest attempt as the pod says, in seconds after ``NOW_S``."""
     known = eviction_of(pod_from(api.pod))
     return None if known is None else (known.first_s - NOW_S, known.latest_s - NOW_S)
+
+
+def of_service(api: Any) -> Evictions:
+    """With a pool that hands over, and the service's Lease."""
+    pools = [a_pool_object(handoff=OVERLAP)]
+    return Evictions(api, caches(pools=pools), now=lambda: NOW_S, lease=LEASE)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("renewed", [timestamp(NOW_S), ""], ids=["some time", "never"])
+@pytest.mark.parametrize("evicting", [None, Eviction(NOW_S - 5, NOW_S - 5, queued=True)])
+async def test_once_the_lease_has_not_changed_for_a_minute_nothing_waits(evicting, renewed):
+    api = PodApi(an_adapter(evicting=evicting), renewed=renewed)
+    evictions = of_service(api)
+    for _ in range(12):
+        assert not (await evictions.review(an_eviction())).allowed
+        await asyncio.sleep(5)
+    await asyncio.sleep(1)
+    allowed = await evictions.review(an_eviction())
+    assert allowed.allowed
+    assert "no replica of the service has led for 60 s" in allowed.warnings[0]
+
+
+@pytest.mark.looptime
+async def test_while_somebody_leads_an_eviction_waits_whatever_the_clocks_say():
+    api = PodApi(an_adapter(), renewed=timestamp(NOW_S - 500))
+    evictions = of_service(api)
+    for renewals in range(20):
+        assert not (await evictions.review(an_eviction())).allowed
+        await asyncio.sleep(50)
+        api.renewed = timestamp(NOW_S - 500 + renewals)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("delay_s", [0.0, 2.0], ids=["no right", "it takes too long"])
+async def test_a_lease_that_cannot_be_read_lets_nothing_go(delay_s):
+    evictions = of_service(PodApi(an_adapter(), lease_s=delay_s))
+    for _ in range(3):
+        refused = await evictions.review(an_eviction())
+        assert (refused.allowed, refused.code) == (False, 429)
+        await asyncio.sleep(50)
 
 
 async def test_an_eviction_of_a_pod_that_carries_something_is_refused_and_the_pod_marked():
@@ -201,7 +257,8 @@ async def test_a_mark_of_the_ordinals_former_pod_does_not_count():
 async def test_a_pod_that_cannot_be_read_or_marked_is_evicted_as_without_a_webhook():
     """An eviction that nobody remembers would be refused for ever."""
     for verb in ("get", "patch"):
-        api = PodApi(an_adapter(), **{verb: Forbidden(403, "Forbidden", "no right")})
+        errors: Any = {verb: Forbidden(403, "Forbidden", "no right")}
+        api = PodApi(an_adapter(), **errors)
         got = await answer(api)
         assert got.allowed, verb
         assert "without a hand-over" in got.warnings[0]

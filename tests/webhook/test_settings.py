@@ -113,6 +113,21 @@ def test_the_services_configuration_file_gives_the_connection(tmp_path):
     assert settings("--config", file, "--kubeconfig", "/other").kubeconfig == "/other"
 
 
+@pytest.mark.parametrize(
+    ("text", "lease"),
+    [
+        ("leaderElection: {resourceNamespace: n, resourceName: l}\n", ("n", "l")),
+        ("leaderElection: {leaderElect: false}\n", None),
+    ],
+)
+def test_the_lease_of_the_configuration_file_says_whether_anybody_leads(tmp_path, text, lease):
+    assert settings("--config", config(tmp_path, text)).lease == lease
+
+
+def test_without_a_configuration_file_no_lease_is_read():
+    assert settings().lease is None
+
+
 def test_the_profiles_of_the_configuration_file_are_known_beside_the_built_in_ones(tmp_path):
     got = settings("--config", config(tmp_path, "profiles: [{name: nightly}]\n"))
     assert {"default", "nightly"} <= got.rules.profiles

@@ -12,6 +12,8 @@ from extender.kube.reflector import Reflector
 from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
 from extender.lab.clock import wall_clock
 from extender.lab.faults import Faults
+from extender.lab.simulation.world.scale import LEASE
+from extender.model.names import OWN_NAMESPACE
 from webhook.caches import WebhookCaches
 from webhook.evictions import Evictions
 from webhook.mutate import stamp
@@ -40,7 +42,7 @@ class Admission:
         for task in self._tasks:
             task.cancel()
         self._tasks, self._caches = [], WebhookCaches()
-        self._evictions = Evictions(api, self._caches, now=wall_clock)
+        self._evictions = Evictions(api, self._caches, now=wall_clock, lease=(OWN_NAMESPACE, LEASE))
         for resource, sink in self._caches.sinks.items():
             name = f"webhook {resource.plural}"
             self._tasks.append(spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name))
