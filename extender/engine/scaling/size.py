@@ -64,21 +64,20 @@ millions.
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
     """The pool needs ``wanted`` pods, and without a limit ``unlimited``. All vpods expect
-    ``expected_slots``.
+    ``expected_slots``. ``needed``: as ``unlimited``, and for the gangs that ``most`` pods could not
+    hold. The pool gets no pods for these.
 
     ``unschedulable``: some vreplicas have no place even once all coming pods are there.
     ``external``: others decide how many pods there are. ``most``: the pods that it may have.
-    ``needed``: as ``unlimited``, and for the gangs that ``most`` pods could not hold. The pool gets
-    no pods for these.
     """
 
     wanted: int
     unlimited: int
+    needed: int
     expected_slots: int
     unschedulable: bool = False
     external: bool = False
     most: int = POOL_PODS_MAX
-    needed: int = 0
 
     @property
     def limited(self) -> bool:
@@ -95,7 +94,7 @@ class ScalePlan:
         """Whether the pool is limited, or some gangs have no room even with all pods that it may
         have.
         """
-        return self.limited or self.wanted < self.needed
+        return self.wanted < self.needed
 
     @property
     def limit_text(self) -> str:
@@ -106,8 +105,7 @@ class ScalePlan:
                 f"(spec.scaling.mode is External)"
             )
         limit = "no pool may have more than" if self.most == POOL_PODS_MAX else "maxPods allows"
-        needed = max(self.unlimited, self.needed)
-        return f"{counted_are(needed, 'pod')} needed, and {limit} {self.most}"
+        return f"{counted_are(self.needed, 'pod')} needed, and {limit} {self.most}"
 
 
 def anyone(_vpod: VPod) -> bool:
@@ -130,26 +128,26 @@ def plan_scale(
     expected = expected_slots(state, allows)
     count = stateful_set.replicas if replicas is None else replicas
     most = POOL_PODS_MAX if pool.max_pods is None else pool.max_pods
-    needed = 0
     if state.profile.rules.scale_by_need:
-        unlimited, unschedulable = _pods_by_need(state, pool, count, expected, allows)
+        needed, unschedulable = _pods_by_need(state, pool, count, expected, allows)
+        unlimited = needed
         gangs = most < unlimited and not pool.is_sized_by_others
         if gangs and (hopeless := _gangs_without_room(state, pool, most, allows)):
-            needed = unlimited
             unlimited, unschedulable = _pods_without(hopeless, state, pool, count, allows)
     else:
-        unlimited = knative_pods(state, allows)
+        needed = knative_pods(state, allows)
         if state.tenant_room.crowded:
             # Knative keeps no ledgers. Its formulas do not know that a pod can be full before its
             # slots are taken.
-            unlimited = max(unlimited, _pods_by_need(state, pool, count, expected, allows)[0])
+            needed = max(needed, _pods_by_need(state, pool, count, expected, allows)[0])
+        unlimited = needed
         unschedulable = any(True for _ in missing_vreplicas(state, pool, allows))
     if pool.is_sized_by_others:
         announced = pool.scaling.announced_replicas
         limit = count if announced is None else min(count, announced)
-        return ScalePlan(limit, unlimited, expected, unschedulable, external=True)
+        return ScalePlan(limit, unlimited, needed, expected, unschedulable, external=True)
     wanted = min(unlimited, most)
-    return ScalePlan(wanted, unlimited, expected, unschedulable, most=most, needed=needed)
+    return ScalePlan(wanted, unlimited, needed, expected, unschedulable, most=most)
 
 
 def _pods_by_need(
@@ -193,10 +191,11 @@ def _gangs_without_room(
     ordinals, rule = range(_start(state), _start(state) + pods), zone_rule(state)
 
     def fit(keys: Iterable[str]) -> bool:
-        packing = Packing(state, pool, ordinals, added_max=0)
-        if rule is not None:
-            packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
-            packing.stand_evenly()
+        packing = (
+            _evenly(state, pool, ordinals, rule)
+            if rule is not None
+            else Packing(state, pool, ordinals, added_max=0)
+        )
         vpods = state.vpods
         return not any(
             packing.add(key, together[key], vpods[key].weight, vpods[key].per_vreplica)
@@ -415,12 +414,23 @@ def _fewest_in_zones(
 
     def fits(count: int) -> bool:
         ordinals = range(_start(state), _start(state) + count)
-        going = replaced_next(state)
-        packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule, going=going)
-        packing.stand_evenly()
+        packing = _evenly(state, pool, ordinals, rule, replaced_next(state))
         return not _appended(state, pool, packing, allows)[1]
 
     return fewest(counts, fits)
+
+
+def _evenly(
+    state: PoolState,
+    pool: AdapterPool,
+    ordinals: range,
+    rule: ZoneRule,
+    going: frozenset[str] = frozenset(),
+) -> ZonePacking:
+    """Room on these ordinals alone. Pods that have no zone yet spread evenly over the zones."""
+    packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule, going=going)
+    packing.stand_evenly()
+    return packing
 
 
 def fewest(counts: range, is_enough: Callable[[int], bool]) -> int:

@@ -336,7 +336,7 @@ class PoolScaler:
     # -- reporting ---------------------------------------------------------------------------------
 
     def _mark_limited(self, plan: ScalePlan) -> None:
-        limited_at = max(plan.unlimited, plan.needed) if plan.falls_short else 0
+        limited_at = plan.needed if plan.falls_short else 0
         if limited_at not in {0, self.limited_at}:
             self._event(EventReason.SCALING_LIMITED, plan.limit_text)
         self.limited_at = limited_at
