@@ -30,7 +30,7 @@ that it did not have, because another pod may have had that one.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -211,19 +211,37 @@ class Epochs:
         return max(self._seen_version(), at_least, self._stored + 1)
 
 
-def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:
-    """Return ``assignment`` with as many of its shares as the annotation may hold: those in
-    ``first`` before others, and then by their keys.
+def fitting(assignment: Assignment, before: Mapping[str, AssignedShare]) -> Assignment:
+    """Return ``assignment`` as far as the annotation may hold it. ``before``: what is told now.
+
+    A drain takes more bytes than what is served. So drains that begin now wait first, and their
+    shares are told as before. Then shares are left out: those that are new, then those that are
+    drained, and of these the last ones by their keys.
     """
-    order = sorted(assignment.shares, key=lambda key: (key not in first, key))
     left = ASSIGNMENT_BYTES_MAX - len(_encoded(replace(assignment, shares={})))
-    kept: dict[str, AssignedShare] = {}
-    for key in order:
-        left -= len(orjson.dumps({key: _plain(assignment.shares[key])})) - 1
-        if left < 0:
+    left -= sum(_size(key, share) for key, share in assignment.shares.items())
+    if left >= 0:
+        return assignment
+    shares = dict(assignment.shares)
+    for key in sorted(shares, reverse=True):
+        share, told = shares[key], before.get(key)
+        if left >= 0:
             break
-        kept[key] = assignment.shares[key]
-    return assignment if len(kept) == len(order) else replace(assignment, shares=kept)
+        if told is not None and (told.state, share.state) == (ShareState.SERVE, ShareState.DRAIN):
+            left += _size(key, share) - _size(key, told)
+            shares[key] = told
+    order = sorted(
+        shares, key=lambda key: (key not in before, shares[key].state is ShareState.DRAIN, key)
+    )
+    while left < 0:
+        key = order.pop()
+        left += _size(key, shares.pop(key))
+    return replace(assignment, shares=shares)
+
+
+def _size(key: str, share: AssignedShare) -> int:
+    """Bytes of a share in the annotation, with a comma."""
+    return len(orjson.dumps({key: _plain(share)})) - 1
 
 
 def is_full(assignment_text: str) -> bool:
@@ -329,19 +347,31 @@ def awaits_acknowledgement(assignment_text: str | None, acknowledged_text: str |
 
 
 def left_to_do(assignment_text: str | None, acknowledged_text: str | None) -> str:
-    """What a pod's adapter has still to do, in words; "" if it serves as it is told. It only looks
-    for words in the texts, because views ask for many pods.
+    """What a pod's adapter has still to do, in words; "" if it serves as it is told. It mostly
+    looks for words in the texts, because views ask for many pods.
     """
     if not assignment_text:
         return ""
-    told = {"prepare": ShareState.PREPARE, "drain": ShareState.DRAIN}
-    counts = {verb: assignment_text.count(f'"state":"{state}"') for verb, state in told.items()}
-    found = [f"{count} to {verb}" for verb, count in counts.items() if count]
+    counts = {state: assignment_text.count(f'"state":"{state}"') for state in ShareState}
+    counts[ShareState.SERVE] = unserved_shares(assignment_text, acknowledged_text)
+    found = [f"{count} to {state.lower()}" for state, count in counts.items() if count]
     if awaits_acknowledgement(assignment_text, acknowledged_text):
         found.append("unacknowledged")
     if is_expired(acknowledged_text):
         found.append("lease expired")
     return ", ".join(found)
+
+
+def unserved_shares(assignment_text: str, acknowledged_text: str | None) -> int:
+    """How many shares an adapter was told to serve, and has said that it does not; 0 if it has not
+    acknowledged the newest assignment.
+    """
+    if not acknowledged_text or '"busy":' not in acknowledged_text:
+        return 0
+    said = decode_acknowledged(acknowledged_text)
+    if said is None or awaits_acknowledgement(assignment_text, acknowledged_text):
+        return 0
+    return max(0, assignment_text.count(f'"state":"{ShareState.SERVE}"') - said.serving)
 
 
 def _count(value: object) -> int:

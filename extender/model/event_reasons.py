@@ -30,6 +30,7 @@ class EventReason(StrEnum):
     MOVED = "Moved"
     WOULD_MOVE = "WouldMove"
     PREPARE_TIMED_OUT = "PrepareTimedOut"
+    SERVE_TIMED_OUT = "ServeTimedOut"
     DRAIN_TIMED_OUT = "DrainTimedOut"
     FAILED_BINDING = "FailedBinding"
     WRITE_REFUSED = "WriteRefused"
@@ -120,6 +121,15 @@ EVENTS: Final = MappingProxyType(
             "vreplicas were to move, and the adapter of their new pod did not get ready within "
             "`handoff.prepareTimeoutSeconds`; they stay where they are, and are tried again after "
             "`rebalance.cooldownSeconds`, or after at most 10 s off a pod that is evicted",
+            "see the log of the adapter that the note names",
+        ),
+        EventReason.SERVE_TIMED_OUT: EventKind(
+            _WARN,
+            "Moving",
+            (VPOD,),
+            "vreplicas have moved, and the adapter of their new pod was ready, but did not begin "
+            "to serve within `handoff.prepareTimeoutSeconds`; their former pods let go all the "
+            "same, and `Available` says `AdapterNotServing` while nobody serves them",
             "see the log of the adapter that the note names",
         ),
         EventReason.DRAIN_TIMED_OUT: EventKind(

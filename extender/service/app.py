@@ -68,6 +68,7 @@ from extender.service.pools.quota_status import QuotaStatusWriter
 from extender.service.pools.reconciler import Reconciler
 from extender.service.pools.rescheduler import Rescheduler
 from extender.service.pools.rollouts import Rollouts
+from extender.service.pools.unserved_shares import UnservedShares
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
@@ -149,6 +150,12 @@ class Service:
             self.caches,
             feed=self.placer.queues.add,
             leads=self.leadership.leads,
+            clock=clock,
+        )
+        self.unserved_shares = UnservedShares(
+            self.caches,
+            self.committer.hand_overs.views,
+            on_change=self.availability.look_again_at,
             clock=clock,
         )
         self._wire_http(config)
@@ -432,6 +439,7 @@ class Service:
                 binder=self.binder,
                 load=self.load_reports,
                 load_polling=self.load_polling,
+                unserved_shares=self.unserved_shares,
             ),
             self._clock,
         )
@@ -496,6 +504,7 @@ class Service:
                 tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
             tasks.create_task(self.availability.run(), name="availability")
+            tasks.create_task(self.unserved_shares.run(), name="unserved shares")
             tasks.create_task(self.unserved_time.run(), name="unserved time")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.shadow is not None:

@@ -138,7 +138,7 @@ class Metrics(Exposition):
         self.moves_planned = self.add_counter(
             "moves_planned", "vreplicas that the evictor would move, made or not, by reason", moved
         )
-        step = [Label("step", ("prepare", "drain"))]
+        step = [Label("step", ("prepare", "serve", "drain"))]
         self.handover_duration = self.add_histogram(
             "handover_duration_seconds",
             "How long a share that was handed over waited for adapters, by step",
@@ -147,7 +147,7 @@ class Metrics(Exposition):
         )
         self.handover_timeouts = self.add_counter(
             "handover_timeouts",
-            "Hand-overs in which an adapter did not get ready, or let go, in time, by step",
+            "Hand-overs in which an adapter did not get ready, serve, or let go in time, by step",
             step,
         )
         self.pods_evicted = self.add_counter(

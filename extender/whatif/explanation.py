@@ -150,7 +150,7 @@ def explain_vpod(
     found = candidates_of(pool, vpod, decision)
     placed = pool.decided_of(key)
     published = {name: count for name, count in vpod.placements.items() if count}
-    availability = availability_of(pool, published, decision.explanation.wanted)
+    availability = availability_of(pool, key, published, decision.explanation.wanted)
     answer: Answer = {
         "kind": "VPod",
         "name": key,
@@ -287,7 +287,7 @@ def size_of(state: ClusterState, pool: PoolState) -> Mapping[str, object] | None
         "replicas": pool.stateful_set.replicas,
         "schedulable": pool.schedulable_count(),
         "wanted": plan.wanted,
-        "unlimited": max(plan.unlimited, plan.needed),
+        "unlimited": plan.needed,
         "maxPods": pool.adapter_pool.max_pods,
         "slotsPerPod": pool.adapter_pool.slots_per_pod,
         **({"capacities": dict(pool.capacities)} if pool.capacities else {}),

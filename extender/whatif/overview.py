@@ -176,7 +176,7 @@ class Overview:
 
 def _unserved(pod: PodClaims) -> int:
     """Vreplicas that are published on the pod and that nobody serves."""
-    return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
+    return sum(pod.unserved().values())
 
 
 def _is_over(pool: PoolState, pod: PodClaims) -> bool:

@@ -66,6 +66,8 @@ class PoolSnapshot:
     in_doubt: int
     abandoned: frozenset[str]
     excused: frozenset[str]
+    unserved_shares: Mapping[str, Mapping[str, int]]
+    """By pod name."""
     watched_sources: frozenset[str]
     next_start_ordinal: int
     load: PodLoads
@@ -156,6 +158,11 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         in_doubt=pool.in_doubt,
         abandoned=pool.abandoned,
         excused=frozenset(name for name, known in pool.pods.items() if known.excused),
+        unserved_shares={
+            name: known.unserved_shares
+            for name, known in pool.pods.items()
+            if known.unserved_shares
+        },
         watched_sources=pool.watched_sources,
         next_start_ordinal=pool.next_start_ordinal,
         load=pool.load,
@@ -182,6 +189,8 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
     pool.set_abandoned(taken.abandoned)
     for name in taken.excused:
         pool.excuse(name)
+    for name, shares in taken.unserved_shares.items():
+        pool.set_unserved_shares(name, shares)
     pool.next_start_ordinal = taken.next_start_ordinal
     pool.load = taken.load
     pool.recall_patience(taken.patience)

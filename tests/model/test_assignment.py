@@ -317,12 +317,25 @@ class TestAnnotations:
         share = AssignedShare(1, 1, 1, 1)
         keys = [f"tenant/{'v' * 200}-{i:03}" for i in range(400)]
         many = Assignment(1, *POD, dict.fromkeys(keys, share))
-        kept = fitting(many, {keys[-1], "tenant/gone"})
+        kept = fitting(many, dict.fromkeys((keys[-1], "tenant/gone"), share))
         assert {*kept.shares} == {keys[-1], *keys[: len(kept.shares) - 1]}
         longer = replace(kept, shares={**kept.shares, keys[len(kept.shares)]: share})
         assert len(encode_assignment(kept)) <= ASSIGNMENT_BYTES_MAX
         with pytest.raises(AssignmentTooLarge):
             encode_assignment(longer)
+
+    def test_drains_that_begin_wait_where_not_all_fit(self):
+        """They take more bytes than what is served, and nothing else may be left out for them."""
+        served = AssignedShare(1, 1, 1, 1)
+        drained = served._replace(state=DRAIN.state, peer="p" * 60, deadline=DRAIN.deadline)
+        keys = [f"tenant/{'v' * 30}-{i:03}" for i in range(850)]
+        before = dict.fromkeys(keys, served)
+        kept = fitting(Assignment(1, *POD, before | dict.fromkeys(keys[:500], drained)), before)
+        assert kept.shares.keys() == before.keys()
+        waiting = [key for key in keys[:500] if kept.shares[key] == served]
+        assert 0 < len(waiting) < 500
+        assert waiting == keys[500 - len(waiting) : 500]
+        assert len(encode_assignment(kept)) <= ASSIGNMENT_BYTES_MAX
 
     def test_one_with_indexes_is_full_earlier_because_a_share_may_be_longer(self):
         long = AssignedShare(3, 1, 8, 7, indexes="0-1,5")
@@ -332,7 +345,7 @@ class TestAnnotations:
 
     def test_all_are_kept_where_they_fit(self):
         few = assigned(1, a=AssignedShare(1, 1, 1, 1))
-        assert fitting(few, ()) is few
+        assert fitting(few, {}) is few
 
     @given(
         st.integers(1, 9),
@@ -487,6 +500,15 @@ def test_what_an_adapter_has_still_to_do(
     told = {str(i): AssignedShare(1, 1, 1, 7, *share[:4]) for i, share in enumerate(shares)}
     acknowledgement = encode_acknowledged(Acknowledged(said, 2))
     assert left_to_do(encode_assignment(assigned(4, **told)), acknowledgement) == left
+
+
+def test_what_an_adapter_calls_busy_is_still_to_be_served():
+    told = encode_assignment(assigned(4, a=AssignedShare(1, 1, 1, 7), b=AssignedShare(1, 1, 1, 7)))
+    said = encode_acknowledged(Acknowledged(4, 1, frozenset({"b"})))
+    assert left_to_do(told, said) == "1 to serve"
+    assert left_to_do(told, encode_acknowledged(Acknowledged(3, 0, frozenset({"a"})))) == (
+        "unacknowledged"
+    )
 
 
 def test_an_adapter_whose_lease_has_run_out_is_shown_so():

@@ -14,6 +14,8 @@ _TAKEN_OVER = f"{_TEST}test_a_vpod_is_taken_over_once_all_pods_that_it_publishes
 _KEEPS = f"{_TEST}test_a_ledger_keeps_what_its_adapter_may_serve"
 _IS_TOLD = f"{_TEST}test_what_a_pod_is_told"
 _MOVES = "tests/service/placing/test_handovers.py::"
+_UNSERVED = "extender/service/pools/unserved_shares.py"
+_UNSERVED_TEST = "tests/service/pools/test_unserved_shares.py::"
 _SMALLER = (
     f"{_MOVES}test_what_waits_while_its_vpod_gets_smaller_stays_on_the_pod_that_it_is_moved_off"
 )
@@ -276,5 +278,103 @@ HANDING_OVER = (
         "if hand_over is not None and not hand_over.partly_written:",
         "each step of a hand-over would take ten seconds",
         (f"{_MOVES}test_an_acknowledgement_goes_on_with_a_hand_over_at_once",),
+    ),
+    Mutant(
+        "a share that nobody serves counts as served",
+        _UNSERVED,
+        "if vpod in left and now - since >= handoff.prepare_timeout_s",
+        "if False",
+        "a tenant's work stands still, and every status says that all is well",
+        (
+            f"{_UNSERVED_TEST}test_what_an_adapter_that_hangs_is_told_counts_as_not_served_after_a_while",
+        ),
+    ),
+    Mutant(
+        "an acknowledgement tells only about the newest assignment",
+        _UNSERVED,
+        "if known is not None and known.is_told_by(share):",
+        "if False:",
+        "an adapter of a busy pod is always behind, and all its shares would count as not served",
+        (
+            f"{_UNSERVED_TEST}test_an_adapter_that_is_always_one_generation_behind_serves_what_it_"
+            "has_acknowledged",
+        ),
+    ),
+    Mutant(
+        "what a former pod serves during a hand-over counts as not served",
+        _UNSERVED,
+        "more := count - self._on_former_pods(pool, vpod)",
+        "more := count",
+        "every planned move would be an outage in the metrics",
+        (f"{_MOVES}test_a_share_that_is_prepared_and_then_served_by_nobody_is_told",),
+    ),
+    Mutant(
+        "nobody is told that an adapter did not begin to serve",
+        _HAND_OVERS,
+        "self._report(view.state, vpod, SERVE, late)",
+        "pass",
+        "the former pod lets go, and nothing says why nobody serves the share",
+        (f"{_MOVES}test_a_share_that_is_prepared_and_then_served_by_nobody_is_told",),
+    ),
+    Mutant(
+        "evictions wait although nobody leads",
+        "webhook/evictions.py",
+        "if await self._is_unled():",
+        "if False:",
+        "kubectl drain hangs while the service is down",
+        (
+            "tests/webhook/test_evictions.py::"
+            "test_once_the_lease_has_not_changed_for_a_minute_nothing_waits",
+        ),
+    ),
+    Mutant(
+        "a tenant with thousands of vpods is placed first",
+        "extender/service/placing/queue.py",
+        "for _ in range(turn_vpods):",
+        "for _ in range(ORDERED_VPODS_MAX):",
+        "a tenant with three vpods waits behind all of them",
+        (
+            "tests/service/placing/test_queue.py::TestTenantsTakeTurns::"
+            "test_one_with_few_light_vpods_does_not_wait_behind_thousands_of_heavy_ones",
+        ),
+    ),
+    Mutant(
+        "an adapter that is busy loses a part of its share at once",
+        _RULES,
+        "return _is_waited_for(pod, adapters) and adapters(pod.name).may_serve(vpod)",
+        "a = adapters(pod.name)\n"
+        "    return _is_waited_for(pod, adapters) and a.may_serve(vpod) and not a.is_busy(vpod)",
+        "I7: it is busy with something new, and the part is served by nobody",
+        (f"{_MOVES}test_a_part_that_moves_is_served_until_the_new_adapter_serves",),
+    ),
+    Mutant(
+        "drains that do not fit are left out of the assignment",
+        _TOLD,
+        "if told is not None and (told.state, share.state) ==",
+        "if False and (told.state, share.state) ==",
+        "an adapter loses a share at once that it was to have time for",
+        (
+            "tests/model/test_assignment.py::TestAnnotations::"
+            "test_drains_that_begin_wait_where_not_all_fit",
+        ),
+    ),
+    Mutant(
+        "a drain is counted for each try of its write",
+        _HAND_OVERS,
+        "is_first = self._ended_drains.get(key) != drain.deadline",
+        "is_first = True",
+        "metrics and events tell of time-outs that there were not",
+        (f"{_MOVES}test_a_drain_is_counted_and_told_once_though_its_write_is_retried",),
+    ),
+    Mutant(
+        "a share that is prepared again holds the lease that it had for ever",
+        "extender/engine/placing/holders.py",
+        "return before._replace(until=before.until or until) if keeps else None",
+        "return before._replace(until=None) if keeps else None",
+        "an adapter that hangs keeps others from serving for as long as it is tried",
+        (
+            "tests/engine/placing/test_holders.py::"
+            "test_a_share_that_comes_back_as_prepare_does_not_hold_its_old_lease_for_ever",
+        ),
     ),
 )

@@ -119,7 +119,7 @@ TENANCY = (
     Mutant(
         "a vpod is placed with too few vreplicas",
         _PLAN,
-        "if not 0 < have < self.vpod.least or self.vpod.deleting:",
+        "if not 0 < have < self.vpod.least:",
         "if True:",
         "two vpods hold what the other one needs, and neither can work",
         (f"{_OF_GANGS}test_of_two_that_wait_for_each_other_one_is_placed",),

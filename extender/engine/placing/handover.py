@@ -213,13 +213,10 @@ def _is_waited_for(pod: PodClaims, adapters: Adapters) -> bool:
 
 def retains_some(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
     """Whether the pod's ledger has to keep vreplicas that are no longer published, until other pods
-    serve them. The vpod still publishes some on this pod.
-
-    If the adapter is busy with the vpod, it may never have served these vreplicas: they need not
-    stay.
+    serve them. The vpod still publishes some on this pod. An adapter that is busy with the vpod may
+    serve them all the same.
     """
-    adapter = adapters(pod.name)
-    return _is_waited_for(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
+    return _is_waited_for(pod, adapters) and adapters(pod.name).may_serve(vpod)
 
 
 def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:

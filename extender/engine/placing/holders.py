@@ -252,4 +252,5 @@ def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> 
             return None if adapter.has_done(vpod) else both
         case ShareState.PREPARE:
             keeps = before.vreplicas and not adapter.knows_newest()
-            return before._replace(until=None) if keeps else None
+            # Who renews its lease knows of ``Prepare``, and has let go.
+            return before._replace(until=before.until or until) if keeps else None

@@ -216,7 +216,7 @@ class _Plan:
             return ConflictReason.TENANT_NOT_ALLOWED
         pool, vpod = self.pool.adapter_pool, self.vpod
         fits = pool.could_hold(vpod)
-        if fits and vpod.least > 1 and not self._published():
+        if fits and vpod.min_available > 1 and not self._published():
             fits = not pool.misfit_together(vpod)
         return None if fits else ConflictReason.UNSATISFIABLE
 
@@ -311,10 +311,12 @@ class _Plan:
 
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
+        claims = self.pool.claims_of(self.key)
+        if not claims:  # most vpods that are decided are new
+            return {}
         if self.rules.start_from_decided and not self.taken_back:
             return self._decided(self._most_wanted())
         # An object that callers ask for, too, may publish pods that its pool has forgotten.
-        claims = self.pool.claims_of(self.key)
         return {
             name: count for name, count in self.vpod.placements.items() if count and name in claims
         }
@@ -625,8 +627,10 @@ class _Plan:
         It holds nothing while it waits. So of two vpods that wait for each other, one is placed. A
         vpod that needs more together than before keeps what it publishes, and grows as others do.
         """
+        if self.vpod.min_available <= 1 or self.vpod.deleting:
+            return decision
         have = decision.scheduled
-        if not 0 < have < self.vpod.least or self.vpod.deleting:
+        if not 0 < have < self.vpod.least:
             return decision
         if have >= self._published() > 0:
             return decision

@@ -210,6 +210,7 @@ class PodClaims:
         "revision",
         "schedulable",
         "tenant_bytes",
+        "unserved_shares",
     )
 
     def __init__(self, name: str, ordinal: int | None) -> None:
@@ -241,6 +242,8 @@ class PodClaims:
         """It served until recently, so what it holds still counts as served (see
         ``availability``).
         """
+        self.unserved_shares: Mapping[str, int] = {}
+        """Vpod key -> vreplicas that its adapter has not begun to serve in time."""
         self.abandoned = False
         """It was not Ready for longer than rescheduleAfterSeconds."""
         self.condemned = False
@@ -411,6 +414,20 @@ class PodClaims:
     def down(self) -> bool:
         """Whether what it holds counts as not served."""
         return not self.excused and not self.serving
+
+    def unserved_of(self, key: str, published: int) -> int:
+        """How many of the vreplicas that a vpod publishes here count as not served."""
+        return published if self.down else min(published, self.unserved_shares.get(key, 0))
+
+    def unserved(self) -> dict[str, int]:
+        """Vpod key -> published vreplicas that count as not served, without zeros."""
+        if not (self.down or self.unserved_shares):
+            return {}
+        return {
+            key: count
+            for key, claim in self.claims.items()
+            if (count := self.unserved_of(key, claim.published))
+        }
 
     @property
     def awaits_node(self) -> bool:

@@ -5,9 +5,12 @@ being deleted, and on a node that is Ready (``PodClaims.serving``). A pod that r
 ``excused`` for ``EXCUSED_S``: its vreplicas count as served, so a restart changes no status. A pod
 that has not served yet is not excused. A pod that is neither serving nor excused is *down*.
 
-``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down. Every
-change of a pod, a node or a status updates it. ``availability_of`` counts again for the placements
-of one vpod, and gives the reason.
+In a pool with ``spec.handoff``, an adapter says what it serves. What it does not serve in time,
+although its pod is Ready, is in ``PodClaims.unserved_shares`` (``service.pools.unserved_shares``).
+
+``PoolState.unserved`` has, by vpod, the vreplicas that are published and not served. Every change
+of a pod, a node, a status or such a share updates it. ``availability_of`` counts again for the
+placements of one vpod, and gives the reason.
 """
 
 import re
@@ -46,6 +49,8 @@ class AvailableReason(StrEnum):
     """The pod is not Ready, or does not exist."""
     LEASE_EXPIRED = "LeaseExpired"
     """The pod is Ready, and its adapter does not renew its lease (``pools.adapter_leases``)."""
+    ADAPTER_NOT_SERVING = "AdapterNotServing"
+    """The pod is Ready, and its adapter has not begun to serve the vpod in time."""
     NOT_ALL_PLACED = "NotAllPlaced"
     """All placed vreplicas are served, but not all wanted ones are placed. The condition Scheduled
     says why.
@@ -58,6 +63,7 @@ UNSERVED_REASONS: Final = (
     AvailableReason.POD_TERMINATING,
     AvailableReason.POD_NOT_READY,
     AvailableReason.LEASE_EXPIRED,
+    AvailableReason.ADAPTER_NOT_SERVING,
 )
 """The reasons why placed vreplicas are not served, the worst first."""
 _COUNTED: Final = re.compile(r"(\d{1,10}) of ")
@@ -138,38 +144,35 @@ class Availability:
         )
 
 
-def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: int) -> Availability:
+def availability_of(
+    pool: "PoolState", vpod: str, placements: Mapping[str, int], wanted: int
+) -> Availability:
     """Availability of a vpod of the pool that publishes ``placements`` (pod name -> vreplicas)."""
-    down = (
-        (name, count, pool.pods.get(name))
+    unserved = (
+        (name, known.unserved_of(vpod, count) if known is not None else count, known)
         for name, count in placements.items()
-        if count and not serves(pool, name)
+        if count and ((known := pool.pods.get(name)) is None or known.unserved_of(vpod, count))
     )
     return Availability(
         wanted,
         sum(placements.values()),
-        _ordered(unserved_on(state, name, count) for name, count, state in down),
+        _ordered(unserved_on(known, name, count) for name, count, known in unserved),
     )
 
 
 def pool_availability(pool: "PoolState") -> Availability:
     """Availability of all vpods of the pool together."""
-    published, down = 0, []
+    published, unserved = 0, []
     for known in pool.pods.values():
         on_it = sum(claim.published for key, claim in known.claims.items() if key in pool.vpods)
         published += on_it
-        if on_it and known.down:
-            down.append(unserved_on(known, known.name, on_it))
+        not_served = known.unserved().items()
+        if count := sum(count for key, count in not_served if key in pool.vpods):
+            unserved.append(unserved_on(known, known.name, count))
     pending = sum(
         pool.vpods[key].vreplicas - pool.decided_vreplicas(key) for key in pool.vpods_with_pending
     )
-    return Availability(published + max(0, pending), published, _ordered(down))
-
-
-def serves(pool: "PoolState", pod_name: str) -> bool:
-    """Whether what is placed on that pod counts as served."""
-    known = pool.pods.get(pod_name)
-    return known is not None and not known.down
+    return Availability(published + max(0, pending), published, _ordered(unserved))
 
 
 def would_end_service(source: PodClaims, target: PodClaims) -> bool:
@@ -186,7 +189,7 @@ def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
         return False
     if vpod.ready_vreplicas is None and not vpod.conditions:
         return False  # one that has no status yet gets it when it is placed
-    now = availability_of(pool, vpod.placements, 0)
+    now = availability_of(pool, vpod.key, vpod.placements, 0)
     told = condition_of(vpod)
     if vpod.source and told is not None and not (told.reason and told.message):
         return False  # the kind's schema drops these fields: another write would not help
@@ -250,7 +253,7 @@ def condition_of(vpod: VPod) -> Condition | None:
 
 
 def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
-    """Describe a pod that is down and has that many vreplicas."""
+    """Describe a pod that has that many vreplicas and does not serve them."""
     pod = known.pod if known is not None else None
     if known is None or pod is None or pod.finished or not pod.node:
         why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
@@ -269,6 +272,9 @@ def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
     if pod.lease_expired:
         why = "the adapter's lease has run out"
         return Unserved(name, vreplicas, AvailableReason.LEASE_EXPIRED, why)
+    if pod.ready:
+        why = "its adapter does not serve them"
+        return Unserved(name, vreplicas, AvailableReason.ADAPTER_NOT_SERVING, why)
     return Unserved(name, vreplicas, AvailableReason.POD_NOT_READY, "the pod is not Ready")
 
 

@@ -204,6 +204,20 @@ class PoolState(PoolPods):
             pod.revision += 1
             self._refresh_served(pod)
 
+    def set_unserved_shares(self, pod_name: str, shares: Mapping[str, int]) -> None:
+        """The adapter of that pod does not serve so many vreplicas (by vpod), although it was told
+        to.
+        """
+        pod = self.pods.get(pod_name)
+        if pod is None or pod.unserved_shares == shares:
+            return
+        changed = {**pod.unserved_shares, **shares}
+        pod.unserved_shares = shares
+        self.revision += 1
+        pod.revision += 1
+        for key in changed:
+            self._count_unserved(key)
+
     def _set_pod(self, pod: PodClaims, now: AdapterPod | None, node: Node | None) -> None:
         down = pod.down
         pod.stand(now, node)
@@ -217,13 +231,12 @@ class PoolState(PoolPods):
                 self._count_unserved(key)
 
     def _count_unserved(self, key: str) -> None:
-        """Count what a vpod publishes on pods that are down."""
+        """Count what a vpod publishes on pods that do not serve it."""
         unserved = 0
         if key in self._vpods:
             pods = self.pods
             for name, claim in self.claims_of(key).items():
-                if claim.status.vreplicas and pods[name].down:
-                    unserved += claim.status.vreplicas
+                unserved += pods[name].unserved_of(key, claim.status.vreplicas)
         if unserved:
             self.unserved[key] = unserved
         else:
@@ -254,6 +267,7 @@ class PoolState(PoolPods):
                 continue
             if known is not None and known.is_confirmed_by(share):
                 known.status = share
+                self.pods[name].revision += 1
             else:
                 self._claim(key, name, publishing(share))
         if old is None or new is None or old.placements != new.placements:

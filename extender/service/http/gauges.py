@@ -24,6 +24,7 @@ from extender.service.placing.queue import QueueEvent, VPodQueues
 from extender.service.pools.leadership import Leadership
 from extender.service.pools.load_polling import LoadPolling
 from extender.service.pools.load_reports import LoadReports
+from extender.service.pools.unserved_shares import UnservedShares
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import Informers
 from extender.telemetry.exposition import Family, Kind, Label, Stability
@@ -48,13 +49,16 @@ class MeasuredParts:
     binder: SchedulerVReplicaBinder
     load: LoadReports
     load_polling: LoadPolling
+    unserved_shares: UnservedShares
 
 
 def add_gauges(metrics: Metrics, parts: MeasuredParts, clock: Callable[[], float]) -> UnservedTime:
     """Declare all gauges. The caller runs what is returned."""
     _add_queues(metrics, parts)
     _add_caches(metrics, parts)
-    unserved_time = add_pool_gauges(metrics, parts.caches.state, clock)
+    unserved_time = add_pool_gauges(
+        metrics, parts.caches.state, clock, parts.unserved_shares.vreplicas
+    )
     add_load_gauges(metrics, parts.caches.state, parts.load, parts.load_polling)
     add_tenant_gauges(metrics, parts.caches.state, parts.leadership.leads, clock)
     _add_reflectors(metrics, parts.informers)

@@ -113,13 +113,21 @@ class PoolGauges:
 
 class UnservedTime:
     """Adds up for how long vreplicas were placed and not served, each ``UNSERVED_PERIOD_S``. It
-    counts a pod that restarts, which the gauge excuses for a while. ``clock``: seconds.
+    counts a pod that restarts, which the gauge excuses for a while, and what an adapter has not
+    begun to serve. ``clock``: seconds. ``unserved_shares``: pool -> vreplicas that adapters on pods
+    that are Ready do not serve.
 
     ``seconds``: by label, since this replica knows the pool.
     """
 
-    def __init__(self, gauges: PoolGauges, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        gauges: PoolGauges,
+        clock: Callable[[], float],
+        unserved_shares: Callable[[str], int],
+    ) -> None:
         self._gauges = gauges
+        self._unserved_shares = unserved_shares
         self._clock = clock
         self.seconds: dict[str, float] = {}
 
@@ -132,7 +140,8 @@ class UnservedTime:
             seconds: dict[str, float] = {}
             for label, state in self._gauges.labelled():
                 since = seconds.get(label, self.seconds.get(label, 0.0))
-                seconds[label] = since + _not_served(state) * (now - before)
+                not_served = _not_served(state) + self._unserved_shares(state.key)
+                seconds[label] = since + not_served * (now - before)
             self.seconds, before = seconds, now
 
 
@@ -187,11 +196,16 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
 
 
 def add_pool_gauges(
-    metrics: Metrics, state: ClusterState, clock: Callable[[], float]
+    metrics: Metrics,
+    state: ClusterState,
+    clock: Callable[[], float],
+    unserved_shares: Callable[[str], int],
 ) -> UnservedTime:
-    """Declare the gauges. The caller runs what is returned."""
+    """Declare the gauges. The caller runs what is returned. ``unserved_shares``: see
+    ``UnservedTime``.
+    """
     gauges = PoolGauges(state)
-    unserved_time = UnservedTime(gauges, clock)
+    unserved_time = UnservedTime(gauges, clock, unserved_shares)
 
     def declare(
         name: str,
@@ -244,7 +258,8 @@ def add_pool_gauges(
     )
     declare(
         "pool_unserved_vreplicas",
-        "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node",
+        "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node, "
+        "or, with `handoff`, whose adapter has not begun to serve them in time",
         lambda numbers: {"": numbers.unserved},
     )
     declare(
@@ -265,8 +280,9 @@ def add_pool_gauges(
     )
     metrics.counter(
         "pool_unserved_vreplica_seconds",
-        "Seconds during which a vreplica was placed on a pod that did not serve it, added up over "
-        "the vreplicas of a pool; unlike `pool_unserved_vreplicas`, from the first second",
+        "Seconds during which a vreplica was placed on a pod that did not serve it, or, with "
+        "`handoff`, whose adapter had not acknowledged that it serves it, added up over the "
+        "vreplicas of a pool; unlike `pool_unserved_vreplicas`, from the first second",
         POOL,
         lambda: unserved_time.seconds,
     )

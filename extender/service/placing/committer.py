@@ -415,7 +415,8 @@ class Committer:
             batch.refused.get(decision.vpod),
         )
         pool = self._caches.state.pool(decision.pool)
-        availability = availability_of(pool, target, decision.explanation.asked)
+        asked = decision.explanation.asked
+        availability = availability_of(pool, decision.vpod, target, asked)
         write = self._write_foreign_status if vpod.source else vpod_status
         return write(vpod, reported, target, availability, self._now())
 

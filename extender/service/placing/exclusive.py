@@ -118,16 +118,16 @@ class ExclusiveShares:
         state, holders = self._caches.state.pools.get(pool), self._holders.get(pool)
         if state is None or holders is None:
             return []
-        named = {name for name, claim in state.claims_of(vpod).items() if claim.published}
+        published = {name: claim.published for name, claim in state.claims_of(vpod).items()}
         found = []
         for name, held in holders.others(vpod, ""):
             if held.until is not None:
                 left_s = held.until - self._clock()
                 found.append(f"waits until the lease of {name} has run out ({left_s:.0f} s more)")
-            elif name not in named:
+            elif held.vreplicas > published.get(name, 0):
                 found.append(f"waits until the adapter of {name} has let go")
         for name, until in holders.in_doubt(vpod):
-            if name not in named:
+            if not published.get(name):
                 left_s = until - self._clock()
                 found.append(
                     f"waits until it is certain that {name} is not told to serve it "

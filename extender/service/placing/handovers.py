@@ -18,6 +18,7 @@ Vpods of callers of ``POST /v1/schedule`` are not handed over: their callers pub
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,7 @@ from extender.engine.placing.plan import Decision
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.assignment import AssignedShare, ShareInstruction, ShareState
+from extender.model.bounded import put_bounded
 from extender.model.bucket import Bucket
 from extender.model.eviction import VOLUNTARY_DISRUPTIONS, longest_s
 from extender.model.moves import MoveReason
@@ -42,7 +44,10 @@ from extender.telemetry.metrics import Metrics
 LOOK_AGAIN_S: Final = 10.0
 """A vpod that waits is decided again after this time (s), if nothing else brings it back."""
 
-PREPARE, DRAIN = "prepare", "drain"
+ENDED_DRAINS_MAX: Final = 4096
+"""Drains that are known to have ended, so that each is counted once."""
+
+PREPARE, SERVE, DRAIN = "prepare", "serve", "drain"
 """The steps that wait for adapters."""
 
 
@@ -74,12 +79,18 @@ class _HandOver:
     """Until when its former pods keep its vreplicas, although the pods that it publishes do not all
     serve yet; None while nothing waits for that.
     """
+    late_to_serve: bool = False
+    """Whether that time has passed, which was reported."""
     taken_back_until: float = 0.0
     """Until then the vpod does not leave draining pods, because its hand-over was taken back."""
     reason: MoveReason | None = None
     timer: asyncio.TimerHandle | None = None
     partly_written: bool = False
     """Whether its last commit had to leave something for later."""
+
+    def wait_to_serve(self, until: float | None) -> None:
+        """Let the time in which adapters must serve end then; None: nothing waits for that."""
+        self.serve_until, self.late_to_serve = until, False
 
 
 class HandOvers:
@@ -110,16 +121,19 @@ class HandOvers:
         self.request_assignment: OnChange = _ignore
         self._hand_overs: dict[tuple[str, str], _HandOver] = {}
         """By pool and vpod."""
-        self._views = HandOverViews(caches)
+        self._ended_drains: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        """(pool, vpod, pod) -> deadline of the last drain that has ended."""
+        self.views = HandOverViews(caches)
+        """For other parts, too: each annotation is decoded once."""
         self.exclusive = ExclusiveShares(
             caches,
-            adapter_of=self._views.adapter,
+            adapter_of=self.views.adapter,
             leads_since=leads_since,
             clock=clock,
             request_assignment=self._request_assignment,
         )
         self.indexed = IndexedShares(
-            caches, adapter_of=self._views.adapter, request_assignment=self._request_assignment
+            caches, adapter_of=self.views.adapter, request_assignment=self._request_assignment
         )
         caches.pods.add_event_handler(self._pod_changed)
 
@@ -131,7 +145,7 @@ class HandOvers:
 
     def longest_s(self, pool: str) -> float:
         """How long (s) a decision in the pool may wait for adapters in all."""
-        handoff = self._views.handoff(pool)
+        handoff = self.views.handoff(pool)
         return longest_s(handoff) if handoff is not None else 0
 
     def was_taken_back(self, pool: str, vpod: str) -> bool:
@@ -155,7 +169,7 @@ class HandOvers:
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
             return []
-        late = rules.unprepared(state, vpod, state.decided_of(vpod), self._views.adapters(state))
+        late = rules.unprepared(state, vpod, state.decided_of(vpod), self.views.adapters(state))
         if late:
             hand_over.prepare_until = None
             pause_s: float = state.adapter_pool.move_cooldown_s
@@ -168,7 +182,7 @@ class HandOvers:
 
     def begin(self, decision: Decision) -> None:
         """A decision is about to be written. If it must wait for adapters, its time begins now."""
-        view = self._views.of(decision.pool, decision.vpod)
+        view = self.views.of(decision.pool, decision.vpod)
         if view is None:
             return
         waits = rules.withheld(view.state, decision.vpod, decision.target, view.adapters)
@@ -184,7 +198,7 @@ class HandOvers:
         """Return what of a decision may not be published yet: pod name -> vreplicas. If it is
         nothing, the wait for adapters to get ready is over.
         """
-        view = self._views.of(decision.pool, decision.vpod)
+        view = self.views.of(decision.pool, decision.vpod)
         if view is None:
             return {}
         withheld = rules.withheld(view.state, decision.vpod, decision.target, view.adapters)
@@ -192,7 +206,8 @@ class HandOvers:
         if not withheld and hand_over is not None and hand_over.prepare_until is not None:
             began = hand_over.prepare_until - view.handoff.prepare_timeout_s
             self._metrics.handover_duration.labels(PREPARE).observe(self._clock() - began)
-            hand_over.prepare_until = hand_over.serve_until = None
+            hand_over.prepare_until = None
+            hand_over.wait_to_serve(None)
         return withheld
 
     def served_first(self, decision: Decision, published: Mapping[str, int]) -> Mapping[str, int]:
@@ -201,7 +216,7 @@ class HandOvers:
         the vpod is also made smaller, what stays for a hand-over stays there, and the reason of the
         move is told when it leaves (seed 41000027).
         """
-        view = self._views.of(decision.pool, decision.vpod)
+        view = self.views.of(decision.pool, decision.vpod)
         if view is None:
             return published
         serving = rules.still_served_on_old_pods(
@@ -218,22 +233,33 @@ class HandOvers:
         go in time. If it has to, the time in which others must serve may begin
         (``_check_taken_over``). ``remaining``: how many vreplicas stay.
         """
-        view = self._views.of(pool, vpod)
+        view = self.views.of(pool, vpod)
         if view is None:
             return False
         state, adapters = view.state, view.adapters
         if remaining:
             retained = rules.retains_some(state.pods[pod], vpod, adapters)
-            return retained and not self._check_taken_over(view, vpod)
+            return retained and not self._check_taken_over(view, vpod, beside=pod)
         kept = rules.retains(state.pods[pod], vpod, adapters, self._now())
         assigned = adapters(pod).share_of(vpod)
-        if not kept and assigned is not None and assigned.state is ShareState.DRAIN:
+        if kept or assigned is None or assigned.state is not ShareState.DRAIN:
+            return kept
+        if self._is_first_end(pool, vpod, pod, assigned):
             left_s = epoch_s(assigned.deadline, self._now()) - self._now()
             took_s = view.handoff.drain_timeout_s - left_s
             self._metrics.handover_duration.labels(DRAIN).observe(took_s)
             if state.pods[pod].serving and adapters(pod).may_serve(vpod):
                 self._report(state, vpod, DRAIN, [pod])
         return kept
+
+    def _is_first_end(self, pool: str, vpod: str, pod: str, drain: AssignedShare) -> bool:
+        """Whether the end of a drain is seen for the first time. The ledger's write may be tried
+        again.
+        """
+        key = (pool, vpod, pod)
+        is_first = self._ended_drains.get(key) != drain.deadline
+        put_bounded(self._ended_drains, key, drain.deadline, ENDED_DRAINS_MAX)
+        return is_first
 
     def commit_ended(self, pool: str, vpods: Iterable[str], waiting: Collection[str]) -> None:
         """A commit of the decisions of ``vpods`` has ended. ``waiting``: those whose decision is
@@ -251,7 +277,8 @@ class HandOvers:
                 self._drop(pool, vpod)
             elif hand_over is not None:
                 hand_over.partly_written = False
-                hand_over.prepare_until = hand_over.serve_until = None
+                hand_over.prepare_until = None
+                hand_over.wait_to_serve(None)
 
     # -- what adapters are told --------------------------------------------------------------------
 
@@ -262,7 +289,7 @@ class HandOvers:
 
         This may begin the time in which others must serve the share (``_check_taken_over``).
         """
-        view = self._views.of(pod.pool, vpod)
+        view = self.views.of(pod.pool, vpod)
         if view is None:
             return self.indexed.numbered(pod, vpod, current, ShareInstruction())
         hand_over = self._hand_overs.get((pod.pool, vpod))
@@ -282,41 +309,50 @@ class HandOvers:
 
         preparing = hand_over is not None and hand_over.prepare_until is not None
         if current is not None and current.state is ShareState.DRAIN:
-            preparing = preparing and not self._views.adapter(pod).may_serve(vpod)
+            preparing = preparing and not self.views.adapter(pod).may_serve(vpod)
         instruction = rules.instruction(
             view.state, vpod, pod.name, current, preparing=preparing, drain=drain
         )
         instruction = self.indexed.numbered(pod, vpod, current, instruction)
         return self.exclusive.narrowed(view.state, pod, vpod, current, instruction)
 
-    def _check_taken_over(self, view: HandOverView, vpod: str) -> bool:
-        """Return whether others serve what the vpod publishes, or have had their time for that.
-        If not, that time begins, or goes on. With ``Exclusive`` the former pod lets go first, so it
-        waits for nobody.
+    def _check_taken_over(self, view: HandOverView, vpod: str, *, beside: str = "") -> bool:
+        """Return whether others serve what the vpod publishes, or have had their time for that,
+        which is reported. If not, that time begins, or goes on. With ``Exclusive`` the former pod
+        lets go first, so it waits for nobody. ``beside``: a pod that gives only some vreplicas up,
+        and is not waited for.
         """
         if view.handoff.mode is HandoffMode.EXCLUSIVE:
             return True
         hand_over = self._hand_overs.get((view.state.key, vpod))
-        late = rules.unserving(view.state, vpod, view.adapters)
+        late = [name for name in rules.unserving(view.state, vpod, view.adapters) if name != beside]
         if not (late or self.indexed.behind(view.state, vpod)):
-            if hand_over is not None:
-                hand_over.serve_until = None  # the next pods have their own time
+            if hand_over is not None and hand_over.serve_until is not None:
+                began = hand_over.serve_until - view.handoff.prepare_timeout_s
+                self._metrics.handover_duration.labels(SERVE).observe(self._clock() - began)
+                hand_over.wait_to_serve(None)  # the next pods have their own time
             return True
         hand_over = self._hand_overs.setdefault((view.state.key, vpod), _HandOver())
         if hand_over.serve_until is None:
-            hand_over.serve_until = self._clock() + view.handoff.prepare_timeout_s
-        return self._clock() + TIMER_RESOLUTION_S >= hand_over.serve_until
+            hand_over.wait_to_serve(self._clock() + view.handoff.prepare_timeout_s)
+        if self._clock() + TIMER_RESOLUTION_S < (hand_over.serve_until or 0.0):
+            return False
+        if not hand_over.late_to_serve:
+            hand_over.late_to_serve = True
+            late = late or list(rules.published_on(view.state, vpod))
+            self._report(view.state, vpod, SERVE, late)
+        return True
 
     def routable(self, vpod: VPod) -> Mapping[str, int]:
         """Pod name -> vreplicas, for those who send work to the vpod's adapters."""
-        view = self._views.of(vpod.pool, vpod.key)
+        view = self.views.of(vpod.pool, vpod.key)
         if view is None:
             return vpod.placements
         return rules.routable(view.state, vpod.key, view.adapters)
 
     def describe_waits(self, pool: str, vpod: str) -> list[str]:
         """What the vpod's hand-over waits for, in sentences."""
-        view = self._views.of(pool, vpod)
+        view = self.views.of(pool, vpod)
         if view is None:
             return []
         handoff, state, adapters = view
@@ -346,7 +382,7 @@ class HandOvers:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is None:
             if old is not None:
-                self._views.forget(old)
+                self.views.forget(old)
             return
         if not self._hand_overs or (old is not None and handover_facts(old) == handover_facts(new)):
             return
@@ -371,9 +407,9 @@ class HandOvers:
         clock, state = self._clock(), self._caches.state.pools.get(pool)
         times = [hand_over.prepare_until, hand_over.serve_until, hand_over.taken_back_until]
         if hand_over.partly_written and state is not None:
-            left = rules.unreleased(state, vpod, self._views.adapters(state), self._now())
+            left = rules.unreleased(state, vpod, self.views.adapters(state), self._now())
             times += [clock + left_s for left_s in left.values()]
-        due = [at for at in times if at is not None and at > clock]
+        due = [at for at in times if at is not None and at > clock + TIMER_RESOLUTION_S]
         if hand_over.partly_written:
             due.append(clock + LOOK_AGAIN_S)
         if due:

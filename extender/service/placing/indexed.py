@@ -62,6 +62,8 @@ class IndexedShares:
         """Pool -> pod name -> what the ordinal's last pod was told of vpods that still name it,
         until the next one is told anything.
         """
+        self._seen: dict[str, Mapping[str, AssignedShare]] = {}
+        """UID of a pod -> what it was told when it was last looked at."""
         caches.pools.add_event_handler(self._pool_changed)
         caches.pods.add_event_handler(self._pod_changed)
         caches.vpods.add_event_handler(self._vpod_changed)
@@ -156,7 +158,10 @@ class IndexedShares:
         if old is not None and (new is None or new.uid != old.uid):
             self._pod_gone(old)
             old = None
-        if new is None or not self._is_indexed(new.pool):
+        if new is None:
+            return
+        if not self._is_indexed(new.pool):
+            self._seen.pop(new.uid, None)
             return
         told = self._adapter_of(new).assignment
         if told is None or (old is not None and old.assignment_text == new.assignment_text):
@@ -164,13 +169,18 @@ class IndexedShares:
         self._gone.get(new.pool, {}).pop(new.name, None)
         if (state := self._caches.state.pools.get(new.pool)) is None:
             return
+        before = self._seen.get(new.uid, {})
+        self._seen[new.uid] = told.shares
         for vpod, share in told.shares.items():
+            if vpod in before and before[vpod].indexes == share.indexes:
+                continue
             indexes = indexes_from(share.indexes)
             others = (one for name, one in self._told(state, vpod) if name != new.name)
             if any(one.indexes & indexes for one in others):
                 self._request_assignment(new.pool, vpod)
 
     def _pod_gone(self, pod: AdapterPod) -> None:
+        self._seen.pop(pod.uid, None)
         told = decode_assignment(pod.assignment_text, pod.uid)
         state = self._caches.state.pools.get(pod.pool)
         if told is None or state is None or not self._is_indexed(pod.pool):
@@ -183,17 +193,15 @@ class IndexedShares:
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """Forget what is not where it was: other pods may have its indexes since."""
-        vpod = new or old
-        gone = self._gone.get(vpod.pool, {}) if vpod is not None else {}
-        for name, shares in list(gone.items()):
-            if vpod is not None and vpod.key in shares and name not in _placements(new):
-                del shares[vpod.key]
-            if not shares:
-                del gone[name]
-
-
-def _placements(vpod: VPod | None) -> Mapping[str, int]:
-    return vpod.placements if vpod is not None else {}
+        for vpod in (old, new):
+            if vpod is None or (gone := self._gone.get(vpod.pool)) is None:
+                continue
+            kept = new.placements if new is not None and new.pool == vpod.pool else {}
+            for name, shares in list(gone.items()):
+                if name not in kept:
+                    shares.pop(vpod.key, None)
+                if not shares:
+                    del gone[name]
 
 
 def _at_rest(state: PoolState, vpod: str, told: Mapping[str, _Told]) -> dict[str, int]:

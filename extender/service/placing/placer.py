@@ -261,8 +261,10 @@ class Placer:
         vpod = pool.admitted(watched) if watched is not None else pool.vpods.get(key)
         if vpod is None:
             return Cause.GONE, release_all(pool, key)
-        self._take_back(pool, key)
-        taken_back = self._hand_overs.was_taken_back(pool.key, key)
+        taken_back = False
+        if self._hand_overs:
+            self._take_back(pool, key)
+            taken_back = self._hand_overs.was_taken_back(pool.key, key)
         allowed = self._caches.state.selects(pool.key, vpod)
         decision = place(pool, vpod, allowed=allowed, taken_back=taken_back)
         return Cause.STAY if taken_back else Cause.PLACE, decision

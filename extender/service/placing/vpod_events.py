@@ -89,6 +89,9 @@ class VPodEvents:
         if step == "prepare":
             note = f"the move is taken back: the adapter of {names} did not get ready in time"
             self._event(vpod, EventReason.PREPARE_TIMED_OUT, note)
+        elif step == "serve":
+            note = f"its former pods let go: the adapter of {names} did not begin to serve in time"
+            self._event(vpod, EventReason.SERVE_TIMED_OUT, note)
         else:
             note = f"taken away from {names}: its adapter did not let go in time"
             self._event(vpod, EventReason.DRAIN_TIMED_OUT, note)

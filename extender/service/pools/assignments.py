@@ -208,9 +208,10 @@ class AssignmentWriter:
         )
         if after is None:
             return []
-        whole, after = after, fitting(after, before.shares if before is not None else ())
+        whole, after = after, fitting(after, before.shares if before is not None else {})
         if after is not whole:
-            self._report(pod, len(whole.shares) - len(after.shares))
+            if left_out := len(whole.shares) - len(after.shares):
+                self._report(pod, left_out)
             if before is not None and after.shares == before.shares:
                 return []
         self._hand_overs.exclusive.asked(pod, before, after)

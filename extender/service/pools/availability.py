@@ -3,7 +3,8 @@ on every replica.
 
 When a pod or its node changes, the state knows at once whether the pod serves
 (``engine.state.availability``). The tracker adds what takes time: a pod that has served is excused
-for ``EXCUSED_S``, and only then do its vpods report it. If a vpod's status disagrees with its pods,
+for ``EXCUSED_S``, and only then do its vpods report it (``UnservedShares`` times what adapters do
+not serve). If a vpod's status disagrees with its pods,
 the tracker puts the vpod into its pool's queue, and the pool's leader decides and writes it as any
 other. So readiness has no write path of its own.
 
@@ -82,6 +83,11 @@ class AvailabilityTracker:
         if pool is not None and is_outdated(pool, new):
             self._outdated.setdefault(new.pool, {})[new.key] = None
             self._wake.set()
+
+    def look_again_at(self, pool_key: str, pod_name: str) -> None:
+        """Other shares of that pod count as not served."""
+        self._changed[pool_key, pod_name] = None
+        self._wake.set()
 
     def _note(self, pod: AdapterPod) -> None:
         key = (pod.pool, pod.name)

@@ -33,6 +33,21 @@ def expire(scene: Scene) -> None:
     annotations[ACKNOWLEDGED_ANNOTATION] = '{"generation":3,"serving":0,"expired":true}'
 
 
+def be_busy(written: str) -> Callable[[Scene], None]:
+    """The first pod was told of two shares, and has said that it does not serve one of them."""
+
+    def told(scene: Scene) -> None:
+        tell(3, 3, written)(scene)
+        annotations = scene.first("pods")["metadata"]["annotations"]
+        serve = '{"state":"Serve"}'
+        annotations[ASSIGNMENT_ANNOTATION] = (
+            f'{{"generation":3,"shares":{{"a":{serve},"b":{serve}}}}}'
+        )
+        annotations[ACKNOWLEDGED_ANNOTATION] = '{"generation":3,"serving":1,"busy":["b"]}'
+
+    return told
+
+
 def tell(
     generation: int, acknowledged: int | None, written: str | None, created: str = stamp(600)
 ) -> Callable[[Scene], None]:
@@ -78,6 +93,11 @@ ROWS = [
         *("handoff", W, "and has acknowledged none"),
         id="silent, on a server that keeps no times",
     ),
+    pytest.param(
+        be_busy(OLD),
+        *("handoff", W, "dispatcher-0 has not begun to serve 1 share that"),
+        id="busy",
+    ),
 ]
 
 
@@ -91,6 +111,7 @@ def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, sa
     [
         pytest.param(tell(3, 3, OLD), id="acknowledged"),
         pytest.param(tell(3, 2, NEW), id="told just now"),
+        pytest.param(be_busy(NEW), id="told just now, and busy"),
         pytest.param(tell(3, 2, None), id="nobody knows when"),
         pytest.param(tell(1, None, None, created=NEW), id="a new pod"),
     ],

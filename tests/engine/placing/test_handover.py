@@ -319,13 +319,13 @@ def test_how_long_an_adapter_may_take_to_let_go(asked: Adapter, expected: dict[s
     [
         pytest.param(SERVES, 0.0, True, True, id="it is not told to let go yet"),
         pytest.param(
-            adapter(SERVE, busy=True), 0.0, True, False, id="it is still getting ready to serve"
+            adapter(SERVE, busy=True), 0.0, True, True, id="it is still getting ready to serve"
         ),
         pytest.param(
             adapter(SERVE, said=3), 0.0, True, True, id="it has not read the newest assignment"
         ),
         pytest.param(adapter(DRAIN, said=3), 999.0, True, True, id="it lets go"),
-        pytest.param(adapter(DRAIN, busy=True), 999.0, True, False, id="it says that it lets go"),
+        pytest.param(adapter(DRAIN, busy=True), 999.0, True, True, id="it says that it lets go"),
         pytest.param(adapter(DRAIN, said=3), 1_000.0, False, True, id="its deadline has come"),
         pytest.param(adapter(DRAIN), 0.0, False, False, id="it has let go"),
         pytest.param(PREPARED, 0.0, False, False, id="it has never served it"),

@@ -289,3 +289,17 @@ def test_however_late_adapters_hear_no_more_is_served_than_is_published(seed: in
                 served_by.add(number)
         assert sum(each.serves for each in adapters) <= 3, f"seed {seed}, step {step}"
     assert served_by == {0, 1, 2}
+
+
+def test_a_share_that_comes_back_as_prepare_does_not_hold_its_old_lease_for_ever():
+    def told(generation: int, share: AssignedShare | None) -> Assignment:
+        return Assignment(generation, "ns/p", "u", {"t/a": share} if share else {}, 30)
+
+    said, holders = Acknowledged(1, 1), Holders()
+    serve, drain, prepare = ShareState.SERVE, ShareState.DRAIN, ShareState.PREPARE
+    holders.seen("u", "p", Adapter(told(1, AssignedShare(1, 1, 1, 5, serve)), said), 0)
+    holders.seen("u", "p", Adapter(told(2, AssignedShare(1, 1, 1, 5, drain)), said), 10)
+    holders.seen("u", "p", Adapter(told(3, None), said), 70)  # its deadline; the adapter hangs
+    holders.seen("u", "p", Adapter(told(4, AssignedShare(1, 1, 1, 9, prepare)), said), 80)
+    holders.run_out(80 + 31)
+    assert holders.allowed("t/a", "other", 1) == 1

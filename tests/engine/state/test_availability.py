@@ -38,7 +38,7 @@ def the_pool(scene: Scene) -> PoolState:
 
 def test_vreplicas_on_pods_that_are_ready_are_served():
     scene = a_scene().vpod("a", 5, {0: 3, 1: 2})
-    found = availability_of(the_pool(scene), {"dispatcher-0": 3, "dispatcher-1": 2}, 5)
+    found = availability_of(the_pool(scene), "tenant/a", {"dispatcher-0": 3, "dispatcher-1": 2}, 5)
     assert (found.ready, found.reason, found.holds) == (5, AvailableReason.ALL_READY, True)
     assert found.message() == "5 of 5 vreplicas are on pods that are Ready"
 
@@ -62,7 +62,7 @@ def test_vreplicas_on_pods_that_are_ready_are_served():
 )
 def test_a_pod_that_has_never_served_counts_at_once(fields, reason, why):
     scene = Scene(replicas=1).pod(0, {}, **fields).vpod("a", 2, {0: 2})
-    found = availability_of(the_pool(scene), {"dispatcher-0": 2}, 2)
+    found = availability_of(the_pool(scene), "tenant/a", {"dispatcher-0": 2}, 2)
     assert (found.ready, found.reason) == (0, reason)
     assert (
         found.message() == f"0 of 2 vreplicas are served; nobody serves 2 on dispatcher-0 ({why})"
@@ -87,7 +87,7 @@ def test_a_lost_node_is_the_worst_reason():
     scene.node(a_node("node-1", "z1", ready=False))
     for name in ("dispatcher-0", "dispatcher-1"):
         pool.end_excuse(name)
-    found = availability_of(pool, pool.vpods["tenant/a"].placements, 6)
+    found = availability_of(pool, "tenant/a", pool.vpods["tenant/a"].placements, 6)
     assert (found.ready, found.reason) == (1, AvailableReason.NODE_LOST)
     assert (
         "3 on dispatcher-0 (the pod is terminating), 2 on dispatcher-1 (node node-1 is not Ready)"
@@ -97,7 +97,7 @@ def test_a_lost_node_is_the_worst_reason():
 
 def test_what_waits_for_a_place_is_not_available_and_its_pods_are_not_blamed():
     scene = a_scene()
-    found = availability_of(the_pool(scene), {"dispatcher-0": 3}, 5)
+    found = availability_of(the_pool(scene), "tenant/a", {"dispatcher-0": 3}, 5)
     assert (found.holds, found.reason) == (False, AvailableReason.NOT_ALL_PLACED)
     assert found.message() == "3 of 5 vreplicas are served: 2 are not placed"
 
@@ -111,7 +111,7 @@ def test_a_status_is_outdated_once_its_pods_say_otherwise():
     assert not is_outdated(pool, pool.vpods["tenant/a"])
     pool.end_excuse("dispatcher-0")
     assert is_outdated(pool, pool.vpods["tenant/a"])
-    new = (availability_of(pool, {"dispatcher-0": 3}, 3).condition(),)
+    new = (availability_of(pool, "tenant/a", {"dispatcher-0": 3}, 3).condition(),)
     assert not is_outdated(pool, replace(pool.vpods["tenant/a"], ready_vreplicas=0, conditions=new))
 
 
@@ -120,7 +120,7 @@ def test_a_status_is_outdated_once_as_many_are_down_on_another_pod():
     pool = the_pool(scene)
     scene.pod(0, {}, node="node-0", ready=False)
     pool.end_excuse("dispatcher-0")
-    told = (availability_of(pool, pool.vpods["tenant/a"].placements, 4).condition(),)
+    told = (availability_of(pool, "tenant/a", pool.vpods["tenant/a"].placements, 4).condition(),)
     scene.vpod("a", 4, {0: 2, 1: 2}, ready_vreplicas=2, conditions=told)
     assert not is_outdated(pool, pool.vpods["tenant/a"])
     scene.pod(0, {}, node="node-0", ready=True)
@@ -173,7 +173,7 @@ def test_what_a_foreign_status_says_is_counted_as_that_of_a_vpod():
     scene.pod(0, {}, node="node-0", ready=False)
     pool.end_excuse("dispatcher-0")
     placements = {"dispatcher-0": 3, "dispatcher-1": 4}
-    now = availability_of(pool, placements, 9)
+    now = availability_of(pool, "tenant/a", placements, 9)
     told = replace(stream, placements=placements, conditions=(now.condition(),))
     assert served_of(told) == Served("PodNotReady", 4, 3)
     assert served_of(told) == served_of(replace(told, source="", ready_vreplicas=now.ready))
@@ -296,5 +296,5 @@ def make(scene: Scene, pool: PoolState, kind: str, *rest) -> None:
 def test_what_runs_on_without_its_pool_is_available_though_nobody_looks_after_it():
     scene = Scene(replicas=1).pod(0, {"tenant/a": 2}, ready=True).vpod("a", 2, {0: 2})
     scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
-    found = availability_of(scene.pool, {"dispatcher-0": 2}, 2)
+    found = availability_of(scene.pool, "tenant/a", {"dispatcher-0": 2}, 2)
     assert (found.holds, found.reason) == (True, AvailableReason.ALL_READY)

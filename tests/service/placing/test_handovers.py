@@ -1,15 +1,29 @@
 """Hand-over of shares between adapters: pools with ``spec.handoff.mode: Overlap``."""
 
 import asyncio
+import json
 from functools import partial
 
 import pytest
 
 from extender.engine.placing.plan import release_all
 from extender.kube.api import VPODS
-from extender.model.assignment import AssignedShare, Assignment, encode_assignment
+from extender.model import assignment as model
+from extender.model.assignment import (
+    Acknowledgement,
+    AssignedShare,
+    Assignment,
+    acknowledged,
+    decode_assignment,
+    encode_acknowledged,
+    encode_assignment,
+)
 from extender.model.moves import Move, MoveReason
-from extender.model.names import ASSIGNMENT_ANNOTATION, UNSCHEDULABLE_ANNOTATION
+from extender.model.names import (
+    ACKNOWLEDGED_ANNOTATION,
+    ASSIGNMENT_ANNOTATION,
+    UNSCHEDULABLE_ANNOTATION,
+)
 from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
@@ -447,3 +461,157 @@ async def test_what_an_adapter_is_told_to_serve_meanwhile_does_not_leave_its_led
 def an_assignment(generation: int, *, serve: int = 0) -> str:
     shares = {KEY: AssignedShare(serve, 1, serve, generation)} if serve else {}
     return encode_assignment(Assignment(generation, f"{NS}/dispatcher-0", "uid-0", shares))
+
+
+async def test_a_share_that_is_prepared_and_then_served_by_nobody_is_told():
+    """Its former pod has let go after its time. Until the new one serves, its status says so."""
+    world = await a_world(0, handoff={"prepareTimeoutSeconds": 20})
+    async with world.serving() as service, adapters(world, 0) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 4}))
+        known.never = {(1, "Serve")}
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move(4)]) == [a_move(4)]
+            await published(world, {1: 4})
+            await asyncio.sleep(19)
+            assert service.unserved_shares.vreplicas(POOL) == 0  # its former pod serves
+            assert (await world.ledger(0)).get(KEY) == 4
+            await ledgers(world, {0: 0, 1: 4}, 5)
+            (event,) = await world.events("ServeTimedOut")
+            assert "dispatcher-1" in event["note"]
+            text = service.metrics.render().decode()
+            assert 'vreplica_scheduler_handover_timeouts_total{step="serve"} 1.0' in text
+            await asyncio.sleep(3)
+            told = (await world.conditions())["Available"]
+            assert (told["status"], told["reason"]) == ("False", "AdapterNotServing")
+            assert "4 on dispatcher-1 (its adapter does not serve them)" in told["message"]
+            assert service.unserved_time.seconds[POOL] >= 8
+            known.never.clear()
+            await asyncio.sleep(3)
+            assert (await world.conditions())["Available"]["status"] == "True"
+            before = service.unserved_time.seconds[POOL]
+            await asyncio.sleep(10)
+            assert service.unserved_time.seconds[POOL] == before
+
+
+async def test_a_part_that_moves_is_served_until_the_new_adapter_serves():
+    world = await a_world(0)
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0, delay_s={0: 0.5, 1: 5.0}) as known:
+        await until(served(known, KEY, {0: 4}))
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(6)
+            assert await service.placer.move(POOL, [a_move(2)]) == [a_move(2)]
+            await published(world, {0: 2, 1: 2})
+            await world.vpod("b", 1)  # dispatcher-0 is told something new, and says busy for 0.5 s
+            await world.set_vreplicas("a", 5)
+            least = 9
+            for _ in range(80):
+                await asyncio.sleep(0.1)
+                least = min(least, sum(m.get(KEY, 0) for m in known.serving.values()))
+            assert least >= 4
+
+
+async def test_a_drain_is_counted_and_told_once_though_its_write_is_retried():
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        known.never.add((0, "Drain"))
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move()])
+            await until(was_told(known, (0, KEY, "Drain")))
+            world.api.fail("patch", "pods", name="dispatcher-0", before=lost("patch"), times=3)
+            await asyncio.sleep(50)
+            await ledgers(world, {0: 0, 1: 2})
+            await asyncio.sleep(5)
+            (event,) = await world.events("DrainTimedOut")
+            text = service.metrics.render().decode()
+            found = [
+                line
+                for line in text.splitlines()
+                if 'step="drain"' in line and ("timeouts_total" in line or "seconds_count" in line)
+            ]
+            assert [line.split()[-1] for line in found] == ["1.0", "1.0"], (found, event["series"])
+
+
+# -- 9. Exclusive: a lease that has run out is held on to ------------------------------------------
+
+
+class StoredAsTheServiceDoes(Adapters):
+    """What they say is stored as the service stores it."""
+
+    async def _acknowledge(self, ordinal, text, assignment, busy):
+        if await self.world.annotation(ordinal, ASSIGNMENT_ANNOTATION) != text:
+            return False
+        done = {
+            state: frozenset(
+                key
+                for key, share in assignment["shares"].items()
+                if share["state"] == state and key not in busy
+            )
+            for state in ("Serve", "Drain")
+        }
+        said = Acknowledgement(
+            uid="",
+            generation=assignment["generation"],
+            serving=done["Serve"],
+            drained=done["Drain"],
+            busy=frozenset(busy),
+        )
+        told = decode_assignment(text)
+        assert told is not None
+        stored = encode_acknowledged(acknowledged(said, told))
+        await self.world.annotate(ordinal, **{ACKNOWLEDGED_ANNOTATION: stored})
+        return True
+
+
+async def test_a_slow_drain_of_many_does_not_make_the_others_unserved(monkeypatch):
+    monkeypatch.setattr(model, "ACKNOWLEDGED_BYTES_MAX", 200)  # for 24 KiB: some 600 names
+    world = await a_world(0)
+    names = [f"orders-of-shop-{i}" for i in range(10)]
+    for name in names:
+        await world.vpod(name, 1)
+    async with world.serving() as service:
+        known = StoredAsTheServiceDoes(world)
+        async with adapters_beside(known, 0):
+            await until(lambda: len(known.serving.get(0, {})) == 10)
+            known.never.add((0, "Drain"))
+            await world.pods(1)
+            async with adapters_beside(known, 1):
+                await asyncio.sleep(1)
+                moves = [
+                    Move(f"tenant/{n}", "dispatcher-0", "dispatcher-1", 1, MoveReason.COMPACTION)
+                    for n in names[:9]
+                ]
+                assert await service.placer.move(POOL, moves) == moves
+                await asyncio.sleep(45)
+                stored = json.loads(await world.annotation(0, ACKNOWLEDGED_ANNOTATION) or "")
+                assert (stored["serving"], stored["busy"]) == (1, "*")
+                assert "tenant/orders-of-shop-9" in known.serving[0]
+                assert (await world.conditions("orders-of-shop-9"))["Available"]["status"] == "True"
+
+
+async def test_of_an_adapter_that_has_to_wait_only_that_it_does_not_serve_is_told():
+    handoff = {"mode": "Exclusive", "leaseSeconds": 60, "drainTimeoutSeconds": 40}
+    world = await a_world(0, handoff=handoff)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}), timeout_s=300)
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(70)
+            known.never.add((0, "Drain"))
+            assert await service.placer.move(POOL, [a_move()])
+            await asyncio.sleep(60)  # dispatcher-0 has not let go in time; its lease runs
+            assert (await known.assignment(1))["shares"][KEY]["state"] == "Prepare"
+            message = (await world.conditions("a"))["Available"]["message"]
+            assert "dispatcher-1 (its adapter does not serve them)" in message
+
+
+# -- 7. work in proportion to everything -----------------------------------------------------------

@@ -19,6 +19,7 @@ from extender.model.assignment import (
 )
 from extender.model.indexes import indexes_from, indexes_text
 from extender.model.moves import Move, MoveReason
+from extender.model.names import ASSIGNMENT_ANNOTATION
 from extender.model.objects import Handoff, HandoffMode, Identity
 from extender.service.placing.indexed import IndexedShares
 from extender.service.watching.caches import Caches
@@ -282,3 +283,42 @@ async def test_a_pool_that_gets_indexes_at_work_goes_on(mode: str):
         assert "indexes" not in (await known.assignment(0))["shares"][KEY]
     assert known.gaps == []
     assert known.most == {KEY: 4}
+
+
+async def two_that_exchange_an_index(handoff) -> World:
+    world = await World.create(replicas=2, handoff=handoff, minPods=2, rescheduleAfterSeconds=None)
+    for i, (count, indexes) in enumerate([(1, "3"), (3, "0-2")]):
+        uid = await world.pod(i, {KEY: count}, node=f"node-{i}")
+        share = AssignedShare(count, 1, 4, 1, indexes=indexes)
+        text = encode_assignment(Assignment(1, f"{NS}/dispatcher-{i}", uid, {KEY: share}))
+        await world.annotate(i, **{ASSIGNMENT_ANNOTATION: text})
+    await world.vpod("a", 4, {0: 1, 1: 3})
+    return world
+
+
+async def test_an_index_that_is_exchanged_is_served_all_the_time():
+    """Both adapters are well; that of dispatcher-0 takes 5 s to begin with another index."""
+    world = await two_that_exchange_an_index({"mode": "Overlap", "identity": "Indexed"})
+    async with world.serving(), adapters(world, 0, 1, delay_s={0: 5.0, 1: 0.5}) as known:
+        await until(served(known, KEY, {0: 1, 1: 3}))
+        await asyncio.sleep(5)
+        await world.set_vreplicas("a", 3)
+        await asyncio.sleep(30)
+        assert known.indexes == {(0, KEY): {2}, (1, KEY): {0, 1}}
+        assert known.unserved - {(KEY, 3)} == set()
+
+
+# -- 2. a hand-over makes an assignment overflow, and shares that are served are untold -----------
+
+
+async def test_an_exchanged_index_that_nobody_serves_is_told():
+    handoff = {"mode": "Overlap", "identity": "Indexed", "prepareTimeoutSeconds": 20}
+    world = await two_that_exchange_an_index(handoff)
+    async with world.serving(), adapters(world, 1) as known:
+        async with adapters_beside(known, 0):
+            await until(served(known, KEY, {0: 1, 1: 3}))
+        await world.set_vreplicas("a", 3)  # the adapter of dispatcher-0 hangs
+        await asyncio.sleep(100)
+        assert (await known.assignment(0))["shares"][KEY]["indexes"] == "2"
+        assert known.indexes == {(0, KEY): {3}, (1, KEY): {0, 1}}  # nobody serves index 2
+        assert (await world.conditions("a"))["Available"]["reason"] == "AdapterNotServing"

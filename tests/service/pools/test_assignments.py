@@ -11,13 +11,15 @@ import pytest
 from extender.kube.api import VPODS, Api, ApiError, Conflict
 from extender.kube.fence import NotLeading
 from extender.model.assignment import Assignment, encode_assignment
+from extender.model.moves import Move, MoveReason
 from extender.model.names import (
     ACKNOWLEDGED_ANNOTATION,
     ASSIGNMENT_ANNOTATION,
     ASSIGNMENT_BYTES_MAX,
 )
 from extender.service.pools.assignments import own_assignment
-from tests.support.builders import NS, a_pod
+from tests.support.adapters import adapters, adapters_beside
+from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import TENANT, World, lost, until
 
 pytestmark = pytest.mark.looptime
@@ -298,3 +300,31 @@ async def test_an_adapter_is_told_of_as_many_vpods_as_an_annotation_holds():
         await until(others)
     text = await world.annotation(0, ASSIGNMENT_ANNOTATION)
     assert ASSIGNMENT_BYTES_MAX - 200 < len(text or "") <= ASSIGNMENT_BYTES_MAX
+
+
+async def test_shares_that_do_not_move_stay_told_while_others_are_drained():
+    world = await World.create(
+        replicas=2, slots=1000, handoff={"mode": "Overlap"}, minPods=2, rescheduleAfterSeconds=None
+    )
+    await world.pod(0, {}, node="node-0", slots=1000)
+    names = [f"orders-of-shop-{i:05}" for i in range(850)]
+    for name in names:
+        await world.vpod(name, 1)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(lambda: len(known.serving.get(0, {})) == 850)
+        assert await world.events("AssignmentTooLarge") == []
+        known.never.add((0, "Drain"))  # it needs drainTimeoutSeconds
+        await world.pod(1, {}, node="node-1", slots=1000)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            moves = [
+                Move(f"tenant/{n}", "dispatcher-0", "dispatcher-1", 1, MoveReason.COMPACTION)
+                for n in names[:500]
+            ]
+            assert len(await service.placer.move(POOL, moves)) == 500
+            await asyncio.sleep(30)
+            last = (await world.conditions(names[-1]))["Available"]
+            assert (len(known.gaps), last["reason"]) == (0, "AllReady")
+
+
+# -- 3. leaseSeconds is made shorter (I6) ----------------------------------------------------------

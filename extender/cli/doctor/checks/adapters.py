@@ -12,7 +12,7 @@ from extender.cli.doctor.checks.deployed import serves_adapters
 from extender.cli.doctor.checks.facts import Facts, age_s
 from extender.cli.doctor.checks.registrations import our_webhooks
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
-from extender.model.assignment import awaits_acknowledgement, generation_of
+from extender.model.assignment import awaits_acknowledgement, generation_of, unserved_shares
 from extender.model.counted import counted, first_of
 from extender.model.decode import pod_from
 from extender.model.names import (
@@ -88,8 +88,8 @@ def _evictions(facts: Facts) -> CheckResult:
 
 
 def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[str]:
-    """What pods have not said: those whose lease has run out, and those that are behind for longer
-    than ``PATIENCE_S``.
+    """What pods have not said: those whose lease has run out, and those that are behind, or serve
+    less than they were told to, for longer than ``PATIENCE_S``.
     """
     for raw in facts.of("pods").items:
         pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
@@ -99,14 +99,19 @@ def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[str]:
         if pod.lease_expired:
             yield f"the adapter of pod {pod.key} has not renewed its lease, and counts as not Ready"
             continue
-        if not awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text):
-            continue
         since = age_s(_told_at(raw), facts.now_s)
-        if since is not None and since > PATIENCE_S:
+        if since is None or since <= PATIENCE_S:
+            continue
+        if awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text):
             told, said = map(generation_of, (pod.assignment_text, pod.acknowledged_text))
             yield (
                 f"pod {pod.key} was told generation {told} over a minute ago, and has acknowledged "
                 f"{said or 'none'}"
+            )
+        elif count := unserved_shares(pod.assignment_text or "", pod.acknowledged_text):
+            yield (
+                f"the adapter of pod {pod.key} has not begun to serve {counted(count, 'share')} "
+                f"that it was told to serve over a minute ago"
             )
 
 

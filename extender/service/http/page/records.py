@@ -116,9 +116,7 @@ def _load_record(pool: PoolState) -> Record | None:
 
 
 def _unserved(pod: PodClaims) -> str:
-    if not pod.down or not any(claim.published for claim in pod.claims.values()):
-        return ""
-    return unserved_on(pod, pod.name, 0).why
+    return unserved_on(pod, pod.name, 0).why if pod.unserved() else ""
 
 
 def _placement(claim: Claim) -> int | list[int]:
