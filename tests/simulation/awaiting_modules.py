@@ -42,6 +42,7 @@ CHECKED: Final = (
             "pools/rescheduler",
             "pools/rollouts",
             "pools/scale_cache",
+            "pools/unserved_shares",
             "watching/unexpected_writes",
             "watching/informers",
             "watching/sources",

@@ -16,7 +16,7 @@ from tests.support.adapters import Adapters
 from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
 from tests.support.service import World, until
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]  # hours of virtual time
 
 FORBIDDEN = Forbidden(403, "Forbidden", "may not create pods/eviction")
 HANDED_OVER = {"strategy": "HandedOver"}
