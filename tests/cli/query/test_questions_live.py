@@ -357,6 +357,7 @@ async def completed(*typed: str, tries: int = 20) -> list[str]:
     return words
 
 
+@pytest.mark.timeout(180)  # a completion that takes long gives up, and is tried again
 async def test_a_shell_completes_the_names_of_objects(tmp_path):
     async with system(tmp_path) as running:
         await ask_for(running, "a", 4)
