@@ -92,18 +92,12 @@ class Evictions:
         if known is not None and not (known.by_leader or known.is_fresh(now_s)):
             known = None  # somebody has given up
         if known is not None and known.is_over(pool, now_s):
-            why = (
-                f"pod {pod.key} is evicted with {_carried(pod)}: they were not handed over in time"
-            )
-            _log.warning("%s", why)
-            return Verdict(warnings=(why,))
+            return _allowed(pod, "they were not handed over in time")
         if await self._is_unled():
             why = (
-                f"pod {pod.key} is evicted with {_carried(pod)}: no replica of the service has led "
-                f"for {UNLED_S:.0f} s, so nobody hands them over"
+                f"no replica of the service has led for {UNLED_S:.0f} s, so nobody hands them over"
             )
-            _log.warning("%s", why)
-            return Verdict(warnings=(why,))
+            return _allowed(pod, why)
         if not (is_dry_run(request) or (known is not None and known.by_leader)):
             await self._mark(pod, known, now_s)
         if known is None or known.waits:
@@ -156,6 +150,13 @@ def is_dry_run(request: AdmissionRequest) -> bool:
     """Whether nothing may be written: the request says so, or the Eviction's deleteOptions."""
     options: Mapping[str, object] = mapping(request.object or {}, "deleteOptions")
     return request.dry_run or bool(options.get("dryRun"))
+
+
+def _allowed(pod: AdapterPod, why: str) -> Verdict:
+    """The pod goes although it carries vreplicas, which is told."""
+    note = f"pod {pod.key} is evicted with {_carried(pod)}: {why}"
+    _log.warning("%s", note)
+    return Verdict(warnings=(note,))
 
 
 def _waits(pod: AdapterPod, pool: AdapterPool, behind: str) -> str:

@@ -282,8 +282,10 @@ class VPodQueue:
             for tenant, priority in heads.items()
             if priority == highest and tenant not in self._had_turn
         ]
+        if not joining:
+            return
         given: list[str] = []
-        turn_vpods = min(TURN_VPODS, max(1, ORDERED_VPODS_MAX // max(1, len(joining))))
+        turn_vpods = min(TURN_VPODS, max(1, ORDERED_VPODS_MAX // len(joining)))
         for tenant in joining[:ORDERED_VPODS_MAX]:
             self._had_turn.add(tenant)
             for _ in range(turn_vpods):
