@@ -33,9 +33,16 @@ def preemption_from(obj: Json) -> Preemption | None:
     """Read spec.preemption of an AdapterPool; None if it is absent. Raises InvalidObject."""
     if not isinstance(value_at(obj, ("spec", "preemption")), dict):
         return None
-    subject, where = f"AdapterPool {key_of(obj)}", "spec.preemption.patienceSeconds"
-    raw = mapping(obj, "spec", "preemption").get("patienceSeconds")
-    return Preemption(patience_s=count(raw, subject, where, default=PATIENCE_S))
+    subject, where = f"AdapterPool {key_of(obj)}", "spec.preemption"
+    raw = mapping(obj, "spec", "preemption")
+    patience = raw.get("patienceSeconds")
+    slots = raw.get("slotsPerPeriod")
+    return Preemption(
+        patience_s=count(patience, subject, f"{where}.patienceSeconds", default=PATIENCE_S),
+        slots_per_period=None
+        if slots is None
+        else count(slots, subject, f"{where}.slotsPerPeriod", minimum=1),
+    )
 
 
 def quota_from(obj: Json) -> VReplicaQuota:

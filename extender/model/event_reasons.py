@@ -28,6 +28,7 @@ class EventReason(StrEnum):
     UNAVAILABLE = "Unavailable"
     AVAILABLE = "Available"
     MOVED = "Moved"
+    PREEMPTED = "Preempted"
     WOULD_MOVE = "WouldMove"
     PREPARE_TIMED_OUT = "PrepareTimedOut"
     SERVE_TIMED_OUT = "ServeTimedOut"
@@ -110,6 +111,13 @@ EVENTS: Final = MappingProxyType(
             "Moving",
             (VPOD,),
             "vreplicas have moved; the note says how many, from where to where, and why",
+        ),
+        EventReason.PREEMPTED: EventKind(
+            _TELL,
+            "Scheduling",
+            (VPOD,),
+            "slots go from vpods to others of a higher priority; both get this event, and the note "
+            "says how much was taken",
         ),
         EventReason.WOULD_MOVE: EventKind(
             _TELL, "Moving", (VPOD,), "what would be moved, with `rebalance.dryRun: true`"
@@ -303,6 +311,7 @@ HAPPENED: Final = frozenset(
         EventReason.UNAVAILABLE,
         EventReason.AVAILABLE,
         EventReason.MOVED,
+        EventReason.PREEMPTED,
         EventReason.SCALED_UP,
         EventReason.SCALED_DOWN,
         EventReason.PODS_ABANDONED,

@@ -67,6 +67,8 @@ class Preemption:
 
     patience_s: int = PATIENCE_S
     """So long vpods of a higher priority wait for pods that may still come."""
+    slots_per_period: int | None = None
+    """Slots that they take at most in one scaleDownPeriodSeconds; None: any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

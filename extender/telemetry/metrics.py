@@ -138,6 +138,9 @@ class Metrics(Exposition):
         self.moves_planned = self.add_counter(
             "moves_planned", "vreplicas that the evictor would move, made or not, by reason", moved
         )
+        self.preempted_vreplicas = self.add_counter(
+            "preempted_vreplicas", "vreplicas that were taken from vpods for a higher priority"
+        )
         step = [Label("step", ("prepare", "serve", "drain"))]
         self.handover_duration = self.add_histogram(
             "handover_duration_seconds",

@@ -8,6 +8,7 @@ _TENANT = "extender/engine/state/tenant.py"
 _ADMISSION = "extender/engine/state/admission.py"
 _PLAN = "extender/engine/placing/plan.py"
 _PATIENCE = "extender/engine/state/patience.py"
+_BUDGET = "extender/engine/state/preemption_budget.py"
 _POOL = "extender/engine/state/pool_state.py"
 _OF_GANGS = "tests/engine/placing/test_all_or_nothing.py::"
 _OF_ADMITTED_GANGS = "tests/engine/state/test_gangs.py::"
@@ -146,8 +147,8 @@ TENANCY = (
     Mutant(
         "others get the slots for which a more important vpod waits",
         _ADMISSION,
-        "left -= min(left, gets)  # kept until the other slots that it needs are free",
-        "pass",
+        "if waits or 0 < left < too_few:",
+        "if waits:",
         "they lose them again a moment later",
         (f"{_OF_ADMITTED_GANGS}test_what_it_waits_for_until_others_have_left_goes_to_nobody_else",),
     ),
@@ -174,5 +175,37 @@ TENANCY = (
         "key=lambda quota: quota.precedence",
         "who may create quotas raises a limit with a second one",
         (f"{_OF_TENANCY}test_of_two_quotas_for_a_tenant_the_older_one_counts",),
+    ),
+    Mutant(
+        "slots that are taken count for nothing",
+        _BUDGET,
+        "self._left -= max(0, min(self._left, taken - self._outstanding(keys, wanted, used)))",
+        "pass",
+        "important work empties a pool at once although slotsPerPeriod limits it",
+        (f"{_OF_PREEMPTION}test_so_many_slots_are_taken_in_a_period_and_no_more",),
+    ),
+    Mutant(
+        "a slot counts again until its vpod has given it back",
+        _BUDGET,
+        "taken - self._outstanding(keys, wanted, used)",
+        "taken",
+        "less is taken in a period than slotsPerPeriod allows",
+        (f"{_OF_PREEMPTION}test_what_is_not_given_back_yet_is_not_counted_twice",),
+    ),
+    Mutant(
+        "what is kept for a heavy vreplica is lent to others",
+        _TENANCY,
+        "left = slots - sum([one.slots_admitted + one.kept for one in tenants])",
+        "left = slots - sum([one.slots_admitted for one in tenants])",
+        "a heavy vreplica never gets the slots that are taken for it in parts",
+        (f"{_OF_PREEMPTION}test_what_is_taken_in_parts_for_a_heavy_vreplica_is_kept_for_it",),
+    ),
+    Mutant(
+        "what is left of one taking is kept for nobody",
+        _ADMISSION,
+        "if waits or 0 < left < too_few:",
+        "if 0 < left < too_few:",
+        "the vpod that gave slots gets them back, and gives them again, for ever",
+        (f"{_OF_PREEMPTION}test_what_is_taken_in_parts_for_a_heavy_vreplica_is_kept_for_it",),
     ),
 )

@@ -249,3 +249,49 @@ async def test_a_cluster_with_the_kinds_of_an_earlier_version_is_served():
     await ask_for(world, "tenant-a", 10)
     async with world.serving():
         await until(partial(placed, world, "tenant-a"), 7, timeout_s=5)
+
+
+async def a_full_pool_that_preempts(**preemption: int) -> World:
+    """Three pods of 20 slots, all used by the vpod "low"."""
+    world = await World.create(
+        maxPods=3, preemption={"patienceSeconds": 0, **preemption}, scaleDownPeriodSeconds=10
+    )
+    await world.pods(0, 1, 2)
+    for name in ("low", "high"):
+        await world.cluster.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await ask_for(world, "low", 60)
+    return world
+
+
+async def test_both_sides_of_a_preemption_get_an_event():
+    world = await a_full_pool_that_preempts()
+    async with world.serving() as service:
+        await until(partial(placed, world, "low"), 60, timeout_s=5)
+        await ask_for(world, "high", 6, priority=1000)
+        await until(partial(placed, world, "high"), 6, timeout_s=5)
+        await asyncio.sleep(1)
+        notes = {
+            event["regarding"]["name"]: event["note"] for event in await world.events("Preempted")
+        }
+        assert notes == {
+            "high": "6 slots are taken from vpods of a lower priority",
+            "low": "6 vreplicas are taken: vpods of a higher priority come first in the pool's "
+            "60 slots",
+        }
+        assert "preempted_vreplicas_total 6.0" in service.metrics.render().decode()
+
+
+async def test_a_pool_with_slots_per_period_takes_no_more_in_a_period():
+    world = await a_full_pool_that_preempts(slotsPerPeriod=4)
+    async with world.serving():
+        await until(partial(placed, world, "low"), 60, timeout_s=5)
+        await asyncio.sleep(30)
+        await ask_for(world, "high", 10, priority=1000)
+        seen = []
+        for _ in range(40):
+            await asyncio.sleep(1)
+            seen.append((await placed(world, "low"), await placed(world, "high")))
+        assert list(dict.fromkeys(seen)) == [(56, 4), (52, 8), (50, 10)]
+        first = [seen.index(pair) for pair in ((52, 8), (50, 10))]
+        assert first[1] - first[0] == 10, first
+        assert await reason(world, "low") == "Preempted"

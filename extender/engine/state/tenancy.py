@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from extender.engine.state.admission import Wanted, admitted_within
+from extender.engine.state.admission import Admitted, Wanted, admitted_within
 from extender.engine.state.fair_shares import TenantDemand, fair_shares
+from extender.engine.state.preemption_budget import PreemptionBudget
 from extender.engine.state.tenant import ABOVE_ALL_PRIORITIES, UNLIMITED, Tenant
 from extender.model.counted import counted
 from extender.model.objects import AdapterPool, VPod
@@ -117,6 +118,9 @@ class PoolTenancy:
         """
         self._may_preempt: frozenset[str] | None = None
         """Keys of the vpods that may take slots from others; None: all."""
+        self.budget = PreemptionBudget()
+        self._taken_for: dict[str, int] = {}
+        """vpod key -> slots that were taken for it, until it has them."""
         self._regroups = True
         self._dirty = False
 
@@ -133,6 +137,7 @@ class PoolTenancy:
         if new is None:
             self._asked.pop(key, None)
             self._not_admitted.pop(key, None)
+            self._taken_for.pop(key, None)
         else:
             self._asked[key] = new
         self.touch(key)
@@ -145,6 +150,8 @@ class PoolTenancy:
     def regroup(self, pool: AdapterPool, tenancy: Tenancy) -> None:
         """The pool, a quota or a label of a namespace has changed: count all vpods again."""
         self._pool, self._tenancy = pool, tenancy
+        preemption = pool.preemption
+        self.budget.set_limit(preemption.slots_per_period if preemption is not None else None)
         self._regroups = self._dirty = True
 
     def resize(self, slots: int | None) -> None:
@@ -157,8 +164,26 @@ class PoolTenancy:
         """Only these vpods may take slots from others; None: all may, in a pool that preempts."""
         if keys != self._may_preempt:
             self._may_preempt = keys
-            self._changed |= self._tenants
-            self._dirty = True
+            self._look_again()
+
+    def renew_budget(self, now: float) -> None:
+        """More slots may be taken if a period is over. ``now``: seconds, of any clock."""
+        if self.budget.renew(now, self._pool.scale_down_period_s, self._asked):
+            self._look_again()
+
+    def recall_budget(self, budget: PreemptionBudget) -> None:
+        """Take over what another state remembers."""
+        self.budget = budget.copy()
+        self._look_again()
+
+    def lift_budget(self) -> None:
+        """Let any number of slots be taken, as if enough periods had passed."""
+        self.budget.set_limit(None)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._changed |= self._tenants
+        self._dirty = True
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -196,6 +221,10 @@ class PoolTenancy:
                 if wanted.preempts and wanted.priority > lowest[tenant.name]:
                     found.append(key)
         return found
+
+    def end_taking(self, key: str) -> int:
+        """How many slots were taken for a vpod that has got a place since this was asked last."""
+        return self._taken_for.pop(key, 0)
 
     def asked(self) -> list[VPod]:
         """All vpods, with what their tenants ask for."""
@@ -285,7 +314,7 @@ class PoolTenancy:
         }
         for tenant in concerned.values():
             self._admit(tenant, shares[tenant.name])
-        left = slots - sum([one.slots_admitted for one in tenants])
+        left = slots - sum([one.slots_admitted + one.kept for one in tenants])
         return list((concerned | self._lend(left)).values())
 
     def _admit(self, tenant: Tenant, allowance: int) -> None:
@@ -293,7 +322,10 @@ class PoolTenancy:
         tenant.allowance, tenant.lent = allowance, False
         if tenant.demand_raised + tenant.surplus <= allowance:
             tenant.admitted, tenant.waiting = None, []
-            tenant.slots_admitted = tenant.demand
+            tenant.slots_admitted, tenant.kept = tenant.demand, 0
+            self.budget.forget(tenant.vpods)
+            for key in self._taken_for.keys() & tenant.vpods.keys():
+                del self._taken_for[key]
             return
         keys = tenant.in_order()
         wanted, used = [tenant.wanted[key] for key in keys], [self._used(key) for key in keys]
@@ -303,9 +335,16 @@ class PoolTenancy:
                 one if key in self._may_preempt else one._replace(preempts=False)
                 for key, one in zip(keys, wanted, strict=True)
             ]
-        counts = admitted_within(
-            allowance, wanted, used, preempts=preempts, is_shared=self._is_shared
+        gets = admitted_within(
+            allowance,
+            wanted,
+            used,
+            preempts=preempts,
+            is_shared=self._is_shared,
+            may_take=self.budget.may_take(keys, wanted, used),
         )
+        self._follow_taking(keys, wanted, used, gets)
+        counts, tenant.kept = gets.vreplicas, gets.kept
         tenant.admitted = dict(zip(keys, counts, strict=True))
         tenant.slots_admitted = sum(
             [count * one.weight for count, one in zip(counts, wanted, strict=True)]
@@ -318,6 +357,15 @@ class PoolTenancy:
             if count < one.now
         ]
         tenant.waiting = [key for *_, key in sorted(waiting)]
+
+    def _follow_taking(
+        self, keys: Sequence[str], wanted: Sequence[Wanted], used: Sequence[int], gets: Admitted
+    ) -> None:
+        self.budget.take(keys, wanted, used, gets)
+        self.budget.is_spent |= gets.is_limited
+        for key, slots in zip(keys, gets.takes, strict=True):
+            if slots:
+                self._taken_for[key] = max(slots, self._taken_for.get(key, 0))
 
     def _lend(self, left: int) -> dict[str, Tenant]:
         """Lend ``left`` slots, which no share can use. Return the tenants that get some."""
@@ -415,7 +463,10 @@ class PoolTenancy:
             return False
         # Who takes from whom depends on what is used, unless all may take and nothing is leaving.
         if self._pool.preemption is not None and (
-            tenant.surplus or tenant.patient or self._may_preempt is not None
+            tenant.surplus
+            or tenant.patient
+            or self._may_preempt is not None
+            or self.budget.limit is not None
         ):
             return False
         was, now = tenant.wanted[key], self._wants(new, self._used(key))

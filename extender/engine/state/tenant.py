@@ -23,6 +23,7 @@ class Tenant:
         "demand",
         "demand_raised",
         "guarantee",
+        "kept",
         "lent",
         "limit",
         "name",
@@ -53,6 +54,8 @@ class Tenant:
         self.admitted: dict[str, int] | None = None
         """vpod key -> vreplicas, in ``in_order``. None: all that is wanted."""
         self.slots_admitted = 0
+        self.kept = 0
+        """Slots of its allowance that are kept for a vpod which needs more of them."""
         self.waiting: list[str] = []
         """Vpods that are not admitted wholly, in the order in which they are lent something."""
         self._order: list[str] | None = None

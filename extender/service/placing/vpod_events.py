@@ -12,9 +12,11 @@ from extender.engine.placing.plan import Decision
 from extender.engine.state.availability import condition_of, served_of, told_change
 from extender.engine.state.pool_state import PoolState
 from extender.kube.events import EventRecorder, ObjectReference
+from extender.model.counted import counted_are
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, VPod
+from extender.model.reasons import ConflictReason
 from extender.telemetry.metrics import Metrics
 
 ForeignReference = Callable[[VPod], ObjectReference | None]
@@ -46,6 +48,7 @@ class VPodEvents:
         vpod = pool.vpods.get(decision.vpod)
         if vpod is None:
             return
+        self._preempted(pool, vpod, decision)
         note = decision.explanation.outcome()
         explanation = decision.explanation
         if explanation.exceeds_quota or not explanation.is_satisfied:
@@ -54,6 +57,23 @@ class VPodEvents:
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
             self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")
+
+    def _preempted(self, pool: PoolState, vpod: VPod, decision: Decision) -> None:
+        """Report to both sides that slots go from vpods to others of a higher priority."""
+        left_out = vpod.not_admitted
+        if left_out is not None and left_out.reason is ConflictReason.PREEMPTED:
+            lost = sum(
+                one.vreplicas for one in decision.explanation.steps if one.step is Step.REMOVED
+            )
+            if lost:
+                self._metrics.preempted_vreplicas.inc(lost)
+                which = counted_are(lost, "vreplica")
+                self._event(vpod, EventReason.PREEMPTED, f"{which} taken: {left_out.why}")
+            return
+        taken = pool.tenancy.end_taking(vpod.key) if pool.tenancy and has_grown(decision) else 0
+        if taken:
+            note = f"{counted_are(taken, 'slot')} taken from vpods of a lower priority"
+            self._event(vpod, EventReason.PREEMPTED, note)
 
     def moved(self, pool: PoolState, decision: Decision) -> None:
         """Report the moves of a decision, if it has any."""

@@ -275,8 +275,12 @@ def _pool(pool: AdapterPool) -> Manifest:
             "weights": dict(tenancy.weights),
             **({"tenantLabel": tenancy.tenant_label} if tenancy.tenant_label else {}),
         }
-    if pool.preemption is not None:
-        spec["preemption"] = {"patienceSeconds": pool.preemption.patience_s}
+    if (preemption := pool.preemption) is not None:
+        slots = preemption.slots_per_period
+        spec["preemption"] = {
+            "patienceSeconds": preemption.patience_s,
+            **({"slotsPerPeriod": slots} if slots is not None else {}),
+        }
     metadata = _metadata(
         pool.namespace, pool.name, pool.uid, generation=pool.generation, deleting=pool.deleting
     )

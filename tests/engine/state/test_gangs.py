@@ -15,7 +15,8 @@ def wanted(now: int, least: int = 0, used: int = 0, *, priority: int = LOW) -> W
 
 
 def admitted(vpods: list[Wanted], slots: int = 10, *, preempts: bool = False) -> list[int]:
-    return admitted_within(slots, vpods, [one.used for one in vpods], preempts=preempts)
+    used = [one.used for one in vpods]
+    return list(admitted_within(slots, vpods, used, preempts=preempts).vreplicas)
 
 
 @pytest.mark.parametrize(

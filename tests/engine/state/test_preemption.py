@@ -33,6 +33,10 @@ def wanted(now: int, used: int = 0, *, priority: int = LOW) -> Wanted:
     return Wanted(now, now, used, weight=1, priority=priority, preempts=True)
 
 
+def counts_within(allowance: int, vpods: list[Wanted], used: list[int], **fields) -> list[int]:
+    return list(admitted_within(allowance, vpods, used, preempts=True, **fields).vreplicas)
+
+
 def admitted(scene: Scene) -> dict[str, int]:
     return {vpod.name: vpod.vreplicas for vpod in scene.pool.vpods.values()}
 
@@ -99,7 +103,7 @@ def test_what_leaves_in_any_case_is_waited_for():
 
 def test_nothing_is_taken_for_what_leaves_in_any_case():
     high, shrinks, low = wanted(5, priority=HIGH), wanted(2, 6), wanted(4, 4)
-    assert admitted_within(10, [high, shrinks, low], [0, 6, 4], preempts=True) == [1, 2, 3]
+    assert counts_within(10, [high, shrinks, low], [0, 6, 4]) == [1, 2, 3]
 
 
 def test_both_sides_say_why():
@@ -246,15 +250,14 @@ def test_the_only_vpod_of_a_full_pool_is_preempted_by_nobody():
 def test_what_is_leaving_serves_one_vpod_and_not_the_next_as_well():
     first, second = wanted(4, priority=HIGH + 1), wanted(4, priority=HIGH)
     shrinks, low = wanted(2, 6), wanted(4, 4)
-    counts = admitted_within(10, [first, second, shrinks, low], [0, 0, 6, 4], preempts=True)
-    assert counts == [0, 4, 2, 0]
+    assert counts_within(10, [first, second, shrinks, low], [0, 0, 6, 4]) == [0, 4, 2, 0]
     crowded = [
         wanted(3, priority=HIGH + 2),
         wanted(1, priority=HIGH + 1),
         wanted(0, 5),
         wanted(1, 1),
     ]
-    assert admitted_within(5, crowded, [0, 0, 5, 1], preempts=True) == [0, 0, 0, 1]
+    assert counts_within(5, crowded, [0, 0, 5, 1]) == [0, 0, 0, 1]
 
 
 some_vpods = st.lists(
@@ -291,3 +294,102 @@ def test_nobody_waits_for_what_less_important_ones_have(vpods):
             assert any(one.priority > vpod.priority and one.preempts for one in known.values()) or (
                 sum(min(v[2], v[0]) * v[1] for v in vpods) > 10
             )
+
+
+# -- slotsPerPeriod --------------------------------------------------------------------------------
+
+
+def give_way(scene: Scene) -> dict[str, int]:
+    """Everybody has what is admitted now."""
+    now = admitted(scene)
+    for vpod in list(scene.pool.vpods.values()):
+        stored = replace(vpod, vreplicas=vpod.asked, not_admitted=None)
+        has = {"dispatcher-0": now[vpod.name]} if now[vpod.name] else {}
+        scene.state.vpod_changed(stored, replace(stored, placements=has))
+    return admitted(scene)
+
+
+def test_so_many_slots_are_taken_in_a_period_and_no_more():
+    scene = a_scene(preemption=Preemption(slots_per_period=2), scale_down_period_s=10)
+    ask(scene, "low", 10, 10, priority=LOW)
+    ask(scene, "high", 5, priority=HIGH)
+    for now, low in ((100.0, 8), (105.0, 8), (109.9, 8), (110.0, 6), (115.0, 6), (121.0, 5)):
+        scene.state.expire(now)
+        assert give_way(scene) == {"low": low, "high": min(5, 10 - low)}, now
+
+
+def test_what_is_not_given_back_yet_is_not_counted_twice():
+    scene = a_scene(preemption=Preemption(slots_per_period=4), scale_down_period_s=10)
+    ask(scene, "low", 10, 10, priority=LOW)
+    ask(scene, "high", 2, priority=HIGH)
+    assert admitted(scene) == {"low": 8, "high": 2}
+    ask(scene, "other", 1, priority=LOW)
+    assert admitted(scene) == {"low": 8, "high": 2, "other": 0}
+    ask(scene, "more", 3, priority=HIGH)
+    assert admitted(scene) == {"low": 6, "high": 2, "other": 0, "more": 2}
+
+
+def test_what_is_taken_in_parts_for_a_heavy_vreplica_is_kept_for_it():
+    scene = a_scene(preemption=Preemption(slots_per_period=2), scale_down_period_s=10)
+    ask(scene, "low", 10, 10, priority=LOW)
+    ask(scene, "heavy", 1, priority=HIGH, weight=5)
+    parts = []
+    for now in (100.0, 110.0, 120.0, 130.0):
+        scene.state.expire(now)
+        parts.append(give_way(scene))
+    assert parts == [
+        {"low": 8, "heavy": 0},
+        {"low": 6, "heavy": 0},
+        {"low": 5, "heavy": 1},
+        {"low": 5, "heavy": 1},
+    ]
+
+
+def test_a_vreplica_that_has_more_slots_than_may_be_taken_goes_all_the_same():
+    scene = a_scene(preemption=Preemption(slots_per_period=1), scale_down_period_s=10)
+    ask(scene, "low", 2, 2, priority=LOW, weight=5)
+    ask(scene, "high", 2, priority=HIGH)
+    assert give_way(scene) == {"low": 1, "high": 2}
+
+
+def test_a_pressure_that_ends_is_forgotten():
+    scene = a_scene(preemption=Preemption(slots_per_period=2), scale_down_period_s=10)
+    ask(scene, "low", 10, 10, priority=LOW)
+    ask(scene, "high", 2, priority=HIGH)
+    assert give_way(scene) == {"low": 8, "high": 2}
+    scene.no_vpod("high")
+    assert give_way(scene) == {"low": 10}
+    ask(scene, "high", 2, priority=HIGH)
+    assert give_way(scene) == {"low": 10, "high": 0}, "two were taken in this period already"
+    for now in (100.0, 110.0):
+        scene.state.expire(now)
+    assert give_way(scene) == {"low": 8, "high": 2}
+
+
+@settings(max_examples=300)
+@given(some_vpods, st.integers(1, 6))
+def test_a_budget_is_kept_in_each_period_and_changes_nothing_in_the_end(vpods, limit):
+    preemption = Preemption(slots_per_period=limit)
+    scene = a_scene(preemption=preemption, scale_down_period_s=10)
+    left, heaviest = 10, max(weight for _, weight, *_ in vpods)
+    for index, (vreplicas, weight, used, priority, preempts) in enumerate(vpods):
+        fields = {"weight": weight, "priority": priority, "preempts": preempts}
+        has = min(used, vreplicas, left // weight)
+        left -= has * weight
+        ask(scene, f"v{index}", vreplicas, has, **fields)
+    weights = {vpod.name: vpod.weight for vpod in scene.pool.vpods.values()}
+    had = {vpod.name: sum(vpod.placements.values()) for vpod in scene.pool.vpods.values()}
+    for period in range(40):
+        scene.state.expire(100.0 + 10 * period)
+        before, taken = None, 0
+        while before != had:
+            before = had
+            had = give_way(scene)
+            taken += sum(max(0, before[name] - had[name]) * weights[name] for name in had)
+        assert taken <= limit + heaviest - 1
+    free = 10 - sum(had[name] * weights[name] for name in had)
+    for vpod in scene.pool.vpods.values():
+        lower = [one for one in scene.pool.vpods.values() if one.priority < vpod.priority]
+        below = sum(had[one.name] * one.weight for one in lower) if vpod.preempts else 0
+        if vpod.asked > had[vpod.name]:
+            assert free + below < vpod.weight, (vpod.name, had)

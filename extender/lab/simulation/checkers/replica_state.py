@@ -50,5 +50,5 @@ def _rebuilt(replica: Replica) -> ClusterState:
         # These follow from no object: two are decided by the leader's loops, one comes with time.
         rebuilt.pool(key).set_closed(known.closed, in_doubt=known.in_doubt)
         rebuilt.pool(key).set_abandoned(known.abandoned)
-        rebuilt.pool(key).recall_patience(known.patience)
+        rebuilt.pool(key).recall_preemption(known.patience, known.preemption_budget)
     return rebuilt

@@ -179,7 +179,9 @@ def drawn_preemption(rng: random.Random) -> Obj:
     """Return ``spec.preemption`` of a pool; nothing for a pool that does not preempt."""
     if rng.random() < 0.25:
         return {}
-    return {"preemption": {"patienceSeconds": rng.choice((0, 0, 5, 30))}}
+    preemption: Obj = {"patienceSeconds": rng.choice((0, 0, 5, 30))}
+    preemption |= {"slotsPerPeriod": rng.choice((1, 3, 10))} if rng.random() < 0.3 else {}
+    return {"preemption": preemption}
 
 
 def drawn_tenancy(rng: random.Random) -> Obj:
