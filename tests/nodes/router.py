@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from vreplica_adapter import PlacedPod, Resolver, State, Unresolved
+from vreplica_adapter import PlacedPod, Resolver, Unresolved
 
 LOOK_S = 0.05
 REQUESTS = 10
@@ -24,11 +24,10 @@ FILE = Path("/said/router")
 
 
 def chosen(dice: random.Random, pods: Sequence[PlacedPod]) -> str:
-    """Name of one of the pods that serve, at random by their vreplicas."""
-    serving = [one for one in pods if one.state is State.SERVE] or pods
-    if not serving:
+    """Name of one of the pods, at random by their vreplicas."""
+    if not pods:
         return ""
-    (one,) = dice.choices(serving, weights=[one.vreplicas for one in serving])
+    (one,) = dice.choices(pods, weights=[one.vreplicas for one in pods])
     return one.pod.partition("/")[2]
 
 

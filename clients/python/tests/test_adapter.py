@@ -5,6 +5,8 @@ import json
 import os
 import signal
 from dataclasses import replace
+from functools import partial
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -212,11 +214,52 @@ async def test_load_that_a_replica_ignores_goes_to_another_one_the_next_time(pod
             await until(lambda: leader.load, "the leader hears it")
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1e300])
-async def test_a_load_that_is_no_load_is_refused(pod, calls, value):
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1e300, True, "x", None])
+async def test_a_load_that_is_no_load_is_refused_with_the_rest(pod, calls, value):
     adapter = pod.adapter(**calls.arguments)
-    with pytest.raises(ValueError, match="load of team-a/orders"):
-        adapter.report_load({ORDERS: value})
+    with pytest.raises(ValueError, match=f"load of {ORDERS} must be a number from 0 to"):
+        adapter.report_load({CLICKS: 1.0, ORDERS: value})
+    async with adapter:
+        pod.assign(CLICKS)
+        await pod.serving(CLICKS)
+        adapter.report_load({CLICKS: 2.0})
+        await until(lambda: pod.load, "the load is heard")
+    assert pod.load == {CLICKS: 2.0}
+
+
+@pytest.mark.parametrize("key", [1, "", "orders", None])
+async def test_a_load_of_what_is_no_share_is_refused(pod, calls, key):
+    adapter = pod.adapter(**calls.arguments)
+    with pytest.raises(ValueError, match=f"{key!r} is no share's key"):
+        adapter.report_load({key: 1.0})
+
+
+class Hooks:
+    """A callback as an object, and as a method behind a wrapper."""
+
+    async def __call__(self, share: Share) -> None:
+        """As a function would."""
+
+    async def told(self, level: int, share: Share) -> None:
+        """It has an argument more."""
+
+
+@pytest.mark.parametrize("name", ["on_prepare", "on_serve", "on_drain", "on_stop"])
+async def test_a_callback_that_is_not_async_is_refused_by_its_name(pod, calls, name):
+    def forgotten(share: Share) -> None:
+        """It has no async."""
+
+    for wrong in (forgotten, lambda share: None, partial(forgotten), Hooks, 3):
+        with pytest.raises(TypeError, match=f"{name} must be an async function"):
+            pod.adapter(**calls.arguments | {name: wrong})
+
+
+async def test_an_object_or_a_partial_may_be_a_callback(pod):
+    hooks = Hooks()
+    told = partial(hooks.told, 3)
+    async with pod.adapter(on_serve=hooks, on_drain=told, on_stop=AsyncMock()):
+        pod.assign(ORDERS)
+        await pod.serving(ORDERS)
 
 
 async def test_leaving_the_block_drains_and_stops_and_says_so(pod, calls):

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from vreplica_adapter import PlacedPod, Resolver, State, Unresolved, WireError
+from vreplica_adapter import PlacedPod, Resolver, Unresolved, WireError
 from vreplica_adapter.testing import QUICK, FakeScheduler
 from vreplica_adapter.wire import Placements, write_placements
 
@@ -36,13 +36,13 @@ async def test_a_vpod_is_found_and_followed(scheduler):
     one.assign(ORDERS, vreplicas=2, indexes=(0, 1), epoch=4)
     async with resolving(scheduler) as resolver:
         found = await resolver.resolve(ORDERS)
-        assert found.pods == (PlacedPod("adapters/worker-0", 2, (0, 1), 4, State.SERVE),)
+        assert found.pods == (PlacedPod("adapters/worker-0", 2, (0, 1)),)
         two.prepare(ORDERS)
         found = await until_generation(resolver, ORDERS, 2)
-        assert [(pod.pod, pod.state) for pod in found.pods] == [
-            ("adapters/worker-0", State.SERVE),
-            ("adapters/worker-1", State.PREPARE),
-        ]
+        assert [pod.pod for pod in found.pods] == ["adapters/worker-0"]
+        two.assign(ORDERS)
+        found = await until_generation(resolver, ORDERS, 3)
+        assert [pod.pod for pod in found.pods] == ["adapters/worker-0", "adapters/worker-1"]
 
 
 async def test_answers_go_on_while_the_service_is_down_and_at_once(scheduler):
@@ -74,9 +74,17 @@ async def test_an_older_generation_changes_nothing(scheduler):
         assert (await resolver.resolve(ORDERS)).generation == 4
 
 
-async def test_a_vpod_that_does_not_exist_is_told_at_once_and_found_when_it_does(scheduler):
+async def test_a_vpod_that_is_not_placed_has_no_pods_until_it_is(scheduler):
     async with resolving(scheduler) as resolver:
-        with pytest.raises(Unresolved, match="404 team-a/orders is not placed"):
+        assert await resolver.resolve(ORDERS) == Placements(0)
+        scheduler.pod("worker-0").assign(ORDERS)
+        found = await until_generation(resolver, ORDERS, 1)
+        assert found.pods == (PlacedPod("adapters/worker-0", 1),)
+
+
+async def test_a_service_without_the_path_is_told_at_once_and_found_when_it_has_it(scheduler):
+    async with resolving(scheduler) as resolver:
+        with scheduler.failing(404), pytest.raises(Unresolved, match="404 this is a test"):
             await resolver.resolve(ORDERS)
         scheduler.pod("worker-0").assign(ORDERS)
         found = None

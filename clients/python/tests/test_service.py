@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import socket
 import ssl
 from contextlib import aclosing, asynccontextmanager
 from ipaddress import ip_address
@@ -336,3 +337,24 @@ async def test_a_replica_that_is_avoided_is_asked_last():
                 asked += [index for index in range(3) if after[index] > before[index]]
                 service.avoid()
     assert asked == [0, 1, 2, 0, 1]
+
+
+async def test_a_replica_that_cannot_be_reached_is_told_without_objects_of_the_program(authority):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with asking(f"https://127.0.0.1:{port}", ca_file=authority.file) as service:
+        error = await refused(service)
+    assert str(error).startswith(f"https://127.0.0.1:{port}: [Errno 111] ")
+    assert "ssl:" not in str(error)
+
+
+async def test_a_certificate_that_is_not_of_the_ca_is_told_in_words(authority, tmp_path):
+    other = Authority(tmp_path, "theirs")
+    async with (
+        running(other.context()) as replica,
+        asking(replica.url, ca_file=authority.file) as service,
+    ):
+        error = await refused(service)
+    assert "certificate verify failed" in str(error)
+    assert "ssl:" not in str(error)

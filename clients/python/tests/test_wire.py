@@ -235,12 +235,11 @@ def test_an_acknowledgement_looks_as_the_contract_says():
         st.integers(0, 9),
         st.lists(
             st.builds(
-                lambda pod, indexes, state: PlacedPod(
-                    pod, 3 if indexes is None else len(indexes), indexes, 1, state, "10.0.0.7"
+                lambda pod, indexes: PlacedPod(
+                    pod, 3 if indexes is None else len(indexes), indexes
                 ),
                 keys,
                 indexed,
-                st.sampled_from(State),
             ),
             max_size=3,
         ).map(tuple),

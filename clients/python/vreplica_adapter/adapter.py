@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from vreplica_adapter.callbacks import Callback, Callbacks
+from vreplica_adapter.callbacks import Callback, Callbacks, checked
 from vreplica_adapter.listening import Listener
 from vreplica_adapter.machine import Machine, Reconnect
 from vreplica_adapter.progress import Cancel, Limits, Outcome, Problem, Progress, Start, Step
@@ -79,12 +79,16 @@ class Adapter:
         timing: Timing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises ValueError without URLs, and for those that would show the token to anybody."""
+        """Raises ValueError without URLs, and for those that would show the token to anybody.
+        Raises TypeError for a callback that is no ``async`` function.
+        """
         if (lease_s is not None and not 0 < lease_s < math.inf) or not 0 <= grace_s < math.inf:
             raise ValueError("lease_s must be a number above 0, and grace_s one from 0 on")
         given = {Step.PREPARE: on_prepare, Step.DRAIN: on_drain, Step.STOP: on_stop}
-        callbacks = {Step.SERVE: on_serve} | {
-            step: callback for step, callback in given.items() if callback is not None
+        callbacks = {Step.SERVE: checked(Step.SERVE, on_serve)} | {
+            step: checked(step, callback)
+            for step, callback in given.items()
+            if callback is not None
         }
         access = Access(
             urls if urls is not None else _urls_of_environment(),
@@ -172,7 +176,7 @@ class Adapter:
     def report_load(self, load: Mapping[str, float]) -> None:
         """Report the load of shares by key, in the pool's own measure. It goes out with the next
         acknowledgement, within 10 s. A share that is not this pod's by then is left out. Raises
-        ValueError for what is no number from 0 on.
+        ValueError for what is no number from 0 on, and for what is no share's key.
         """
         self._speaker.report_load(load)
 

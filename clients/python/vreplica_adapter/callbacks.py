@@ -1,7 +1,9 @@
 """Runs an author's callbacks, each as a task: at most one a share, so at most as many as shares."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from vreplica_adapter.progress import Outcome, Progress, Step
@@ -11,6 +13,17 @@ Callback: TypeAlias = Callable[[Share], Awaitable[None]]
 Finished: TypeAlias = Callable[[Progress, Outcome, str], None]
 
 _WHY_CHARS_MAX = 500
+
+
+def checked(step: Step, callback: Callback) -> Callback:
+    """Return the callback. Raises TypeError if it is no async function: it would fail each time."""
+    function: object = callback
+    while isinstance(function, partial):
+        function = function.func
+    call = getattr(type(function), "__call__", None)  # noqa: B004 (not the one of a class itself)
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+        return callback
+    raise TypeError(f"{step} must be an async function, not {callback!r:.200}")
 
 
 class Callbacks:

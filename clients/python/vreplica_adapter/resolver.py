@@ -20,7 +20,7 @@ _log: Final = logging.getLogger("vreplica_adapter")
 
 
 class Unresolved(Exception):
-    """Nothing is known about the vpod: no replica has answered yet, or there is no such vpod."""
+    """Nothing is known about the vpod: no replica has answered yet, or the service refuses."""
 
 
 class Resolver:

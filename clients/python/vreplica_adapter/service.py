@@ -157,7 +157,7 @@ class Service:
                 async with asyncio.timeout(limit_s):
                     reply = await self._open(address, method, path, params, body)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                why.append(f"{address.url}: {str(error)[:200] or type(error).__name__}")
+                why.append(f"{address.url}: {_reason(error)[:200] or type(error).__name__}")
                 continue
             async with reply:
                 if reply.status == OK:
@@ -267,6 +267,11 @@ async def _addresses_of(url: str) -> list[_Address]:
         )
         for number in dict.fromkeys(str(address[0]) for *_, address in found)
     ]
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no connection. aiohttp's own words name the objects of the program, too."""
+    return str(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
 
 
 def _text_of(file: Path, what: str, bytes_max: int) -> str:

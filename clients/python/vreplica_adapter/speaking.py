@@ -9,7 +9,7 @@ from vreplica_adapter.fields import MEMBERS_MAX, NUMBER_MAX
 from vreplica_adapter.machine import Machine
 from vreplica_adapter.service import CONFLICT, Service, ServiceError, told_of
 from vreplica_adapter.timing import Backoff, Timing
-from vreplica_adapter.wire import AnswerDocument, read_answer, write_acknowledgement
+from vreplica_adapter.wire import AnswerDocument, is_key, read_answer, write_acknowledgement
 
 
 class Speaker:
@@ -47,8 +47,12 @@ class Speaker:
     def report_load(self, load: Mapping[str, float]) -> None:
         """See ``Adapter.report_load``."""
         for key, value in load.items():
-            if not 0 <= value <= NUMBER_MAX:
-                raise ValueError(f"the load of {key} must be a number from 0 to {NUMBER_MAX}")
+            if not is_key(key):
+                raise ValueError(f"{key!r:.200} is no share's key: it is namespace/name")
+            if not _is_load(value):
+                raise ValueError(
+                    f"the load of {key} must be a number from 0 to {NUMBER_MAX}, not {value!r:.50}"
+                )
         self._load |= load
         while len(self._load) > MEMBERS_MAX:
             del self._load[next(iter(self._load))]
@@ -117,3 +121,9 @@ class Speaker:
             if error.status != CONFLICT or error.retry_after_s:
                 raise
             return read_answer(error.said.encode())
+
+
+def _is_load(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= NUMBER_MAX

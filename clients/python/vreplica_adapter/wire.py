@@ -113,16 +113,13 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """A pod that serves a vpod, or is about to, or was until now."""
+    """A pod that serves a vpod."""
 
     pod: str
     """``namespace/name``."""
     vreplicas: int
     indexes: tuple[int, ...] | None = None
-    epoch: int = 0
-    state: State = State.SERVE
-    address: str = ""
-    """The pod's IP address; empty if it is not said."""
+    """Which vreplicas are there, in a pool with ``identity: Indexed``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +224,7 @@ def write_acknowledgement(said: Acknowledgement, load: Mapping[str, float]) -> b
 
 
 def write_placements(placements: Placements) -> bytes:
-    """Write Placements on one line: what the service writes, and what a newer one may add."""
+    """Write Placements as the service does, on one line."""
     return _written(
         {
             "generation": placements.generation,
@@ -236,9 +233,6 @@ def write_placements(placements: Placements) -> bytes:
                     "pod": pod.pod,
                     "vreplicas": pod.vreplicas,
                     **_indexes_field(pod.indexes),
-                    "epoch": pod.epoch,
-                    "state": pod.state,
-                    "address": pod.address,
                 }
                 for pod in placements.pods
             ],
@@ -267,9 +261,6 @@ def _read_placed_pod(pod: Fields) -> PlacedPod:
         pod=pod.text("pod"),
         vreplicas=vreplicas,
         indexes=pod.indexes("indexes", vreplicas, 0),
-        epoch=pod.integer("epoch", 0),
-        state=State(pod.choice("state", State)) if pod.has("state") else State.SERVE,
-        address=pod.text("address", ""),
     )
 
 
@@ -300,8 +291,15 @@ def _quoted(key: str) -> str:
     return f'"{key}"' if len(key) <= KEY_CHARS_MAX and key.isprintable() else "a long key"
 
 
+def is_key(value: object) -> bool:
+    """Whether it is a vpod's ``namespace/name``."""
+    if not isinstance(value, str) or len(value) > KEY_CHARS_MAX:
+        return False
+    return _KEY.fullmatch(value) is not None
+
+
 def checked_key(key: str) -> str:
     """Return a vpod's ``namespace/name``. Raises WireError if it is none."""
-    if len(key) > KEY_CHARS_MAX or not _KEY.fullmatch(key):
+    if not is_key(key):
         raise WireError(f"{_quoted(key)} is not a vpod's namespace/name")
     return key

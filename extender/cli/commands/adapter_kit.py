@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,7 @@ def add(commands: Commands) -> None:
         "contract",
         epilog="exit status: 0 all rules that were played are kept, 1 one is broken, or none could "
         "be played (an unknown rule, a command that cannot be started, no adapter at the URL), 2 "
-        "wrong options",
+        "a wrong command line",
     )
     kit.add_argument(
         "command_line",
@@ -77,16 +78,25 @@ def add(commands: Commands) -> None:
         "(default: 60)",
     )
     add_output_option(kit)
-    kit.set_defaults(command=_run)
+    kit.set_defaults(command=partial(_run, kit))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from extender.lab.adapter_kit.rules import RULES  # noqa: PLC0415
 
     if options.rules:
         rows = [{"rule": rule.name, "text": rule.text} for rule in RULES]
         print_result(rows, options.output, lambda: _print_rules(rows))
         return OK
+    try:
+        kit, takes_minutes = _chosen(options)
+    except VReplicaError as error:
+        parser.error(str(error))
+    return _report(kit, options, takes_minutes=takes_minutes)
+
+
+def _chosen(options: argparse.Namespace) -> tuple["Kit | Running", bool]:
+    """Raises VReplicaError if the command line is wrong."""
     if not options.command_line:
         raise VReplicaError(
             "adapter-kit needs the command that starts the adapter, the https:// URL at which one "
@@ -95,8 +105,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise VReplicaError("--jobs must be at least 1")
     if URL.match(options.command_line[0]):
-        return _report(_running(options), options, takes_minutes=True)
-    return _report(_kit(options), options, takes_minutes=False)
+        return _running(options), True
+    return _kit(options), False
 
 
 def _kit(options: argparse.Namespace) -> "Kit":

@@ -11,6 +11,7 @@ contract (docs/adapters.md) it breaks.
 ``process``     the adapter's process, or that of an adapter that runs already
 ``worklog``     what the adapter really does, beside what it says
 ``pools``       what rules begin with, and those of pools with leases and indexes
+``pauses``      how long a share is without work once the adapter says that it serves it
 ``rules``       what is played, a coroutine for each rule
 ``run``         all rules, some at a time, and their results
 ``running``     all rules against an adapter that runs already

@@ -43,6 +43,8 @@ class Contract:
         self._told: dict[int, Assignment] = {}
         self.said: Acknowledgement | None = None
         """The last acknowledgement that was taken."""
+        self.outdated: int | None = None
+        """The generation of the last acknowledgement, if it was refused because of a newer one."""
         self.violations: list[str] = []
         self._said_at = 0.0
         self._epochs: dict[tuple[str, int | None], int] = {}
@@ -65,7 +67,7 @@ class Contract:
             return self._refuse(400, f"its acknowledgement is malformed: {error}")
         if said.uid != self._uid:
             return self._refuse(403, f"it acknowledges with the UID {said.uid[:80]!r}")
-        newest = self.newest
+        newest, self.outdated = self.newest, None
         if said.generation > newest.generation:
             return self._refuse(
                 409, f"it acknowledges generation {said.generation}, which it was not told"
@@ -75,6 +77,7 @@ class Contract:
                 f"it acknowledges generation {said.generation} after {self.said.generation}"
             )
         if said.generation < newest.generation:
+            self.outdated = said.generation
             return Answer(
                 409, {"error": "another generation by now", "generation": newest.generation}
             )
@@ -83,8 +86,6 @@ class Contract:
         for key in sorted(said.serving):
             if newest.shares[key].state is ShareState.PREPARE:
                 self.violate(f"it says that it serves {key}, which it was told to prepare only")
-            if key in said.drained:
-                self.violate(f"it says that {key} is served and drained")
         self.said, self._said_at = said, now
         return Answer(200, {"generation": said.generation, "stored": True})
 

@@ -19,6 +19,7 @@ from extender.lab.adapter_kit.contract import Answer
 Lines: TypeAlias = "asyncio.Queue[bytes | None]"
 """Of one stream. None ends it in the middle of a line."""
 ASSIGNMENT, ACKNOWLEDGE = "/v1/assignment", "/v1/acknowledge"
+OK: Final = 200
 ALIVE_EVERY_S: Final = 2.0
 """The service says each 10 s that a stream is alive."""
 BODY_BYTES_MAX: Final = 1024 * 1024
@@ -43,6 +44,7 @@ class Desk:
         self.hanging = 0
         """The port of a replica that takes requests and answers none."""
         self._healed = asyncio.Event()
+        self._late: tuple[float, Answer] | None = None
         self.asked: dict[str, int] = {}
         self.authorized, self.unauthorized = 0, 0
         self.has_streamed = False
@@ -59,10 +61,21 @@ class Desk:
         self.hanging = port
         self.silenced |= self.streams
 
+    def answer_late(self, late_s: float, then: Answer) -> None:
+        """Take the next acknowledgement, and answer it late. From then on, ``then`` answers all
+        requests of both paths, and the streams are cut.
+        """
+        self._late = late_s, then
+
+    @property
+    def will_answer_late(self) -> bool:
+        """Whether the acknowledgement that is answered late has not come yet."""
+        return self._late is not None
+
     def heal(self) -> None:
         """End all faults. Streams that are silent are cut, and what hangs is answered 503."""
         self.faults.clear()
-        self.hanging = 0
+        self.hanging, self._late = 0, None
         self._healed.set()
         self._healed = asyncio.Event()
         for stream in self.silenced:
@@ -107,7 +120,13 @@ class Desk:
         body = await request.read()
         if (refused := await self._refusal(request)) is not None:
             return refused
-        return _response(self._hear(body))
+        answer = self._hear(body)
+        if self._late is not None and answer.status == OK:
+            (late_s, then), self._late = self._late, None
+            self.faults.update({ASSIGNMENT: then, ACKNOWLEDGE: then})
+            self.send(None)
+            await asyncio.sleep(late_s)
+        return _response(answer)
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         self.asked[request.path] = self.asked.get(request.path, 0) + 1

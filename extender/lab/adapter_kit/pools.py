@@ -4,7 +4,7 @@ from typing import Final
 
 from extender.lab.adapter_kit.contract import Answer
 from extender.lab.adapter_kit.judging import CannotTell, RuleBroken
-from extender.lab.adapter_kit.listener import ACKNOWLEDGE, ASSIGNMENT
+from extender.lab.adapter_kit.listener import ACKNOWLEDGE
 from extender.lab.adapter_kit.stage import Stage
 
 ORDERS: Final = "team-a/orders"
@@ -14,6 +14,8 @@ DRAIN_S: Final = 10.0
 NO_WORK_LOG: Final = "the adapter writes no work log ($VREPLICA_WORK_LOG), so nobody sees its work"
 NO_INDEXES: Final = "its work log has no index, so the adapter is for pools without indexes"
 LEASE_S: Final = 3.0
+ANSWER_S: Final = 1.5
+"""How late an answer is. A lease of nine tenths that counted from it would end 1.2 s too late."""
 
 
 async def begin(stage: Stage) -> None:
@@ -25,7 +27,9 @@ async def begin(stage: Stage) -> None:
 
 
 async def keeps_lease(stage: Stage) -> None:
-    """A pool becomes exclusive: the lease is renewed, and work ends with it."""
+    """A pool becomes exclusive: the lease is renewed, and work ends with it. The last answer is
+    late: a lease counts from the moment when the acknowledgement was sent.
+    """
     await begin(stage)
     if not stage.log.is_used:
         raise CannotTell(NO_WORK_LOG)
@@ -34,9 +38,10 @@ async def keeps_lease(stage: Stage) -> None:
     await stage.serving(ORDERS)
     await stage.meanwhile(LEASE_S, "the adapter serving on while its lease is renewed")
     await stage.works(ORDERS)
-    down = Answer(503, {"error": "this is a test"}, 1)
-    stage.desk.faults.update({ASSIGNMENT: down, ACKNOWLEDGE: down})
-    stage.desk.send(None)
+    stage.desk.answer_late(ANSWER_S, Answer(503, {"error": "this is a test"}, 1))
+    await stage.until(
+        lambda: not stage.desk.will_answer_late, "an acknowledgement that renews the lease", LEASE_S
+    )
     await _lease_runs_out(stage)
 
 

@@ -20,6 +20,7 @@ from extender.lab.adapter_kit.connections import (
 )
 from extender.lab.adapter_kit.judging import CannotTell, RuleBroken
 from extender.lab.adapter_kit.listener import ACKNOWLEDGE
+from extender.lab.adapter_kit.pauses import begins_when_it_says_so, works_through
 from extender.lab.adapter_kit.pools import (
     CLICKS,
     DRAIN_S,
@@ -41,26 +42,30 @@ async def serves(stage: Stage) -> None:
     stage.serve(ORDERS)
     await stage.start()
     await stage.serving(ORDERS, stage.patience.start_s)
-    stage.serve(CLICKS, vreplicas=1, epoch=9)
-    await stage.serving(CLICKS)
     await stage.works(ORDERS, 7)
-    await stage.works(CLICKS, 9)
+
+    async def told(epoch: int) -> None:
+        stage.serve(CLICKS, vreplicas=1, epoch=epoch)
+
+    await begins_when_it_says_so(stage, CLICKS, 9, told)
+    await stage.works(ORDERS, 7)
 
 
 async def prepares(stage: Stage) -> None:
     """A share is prepared, and served when it is told."""
     await begin(stage)
-    stage.prepare(CLICKS)
 
     def ready() -> bool:
         said = stage.contract.said
         return stage.has_said() and said is not None and CLICKS not in said.busy
 
-    await stage.until(ready, f"{CLICKS} prepared, and no longer busy")
-    await stage.meanwhile(1.0, f"no work on {CLICKS} before it is told to serve")
-    stage.serve(CLICKS)
-    await stage.serving(CLICKS)
-    await stage.works(CLICKS)
+    async def told(epoch: int) -> None:
+        stage.prepare(CLICKS, epoch=epoch)
+        await stage.until(ready, f"{CLICKS} prepared, and no longer busy")
+        await stage.meanwhile(1.0, f"no work on {CLICKS} before it is told to serve")
+        stage.serve(CLICKS, epoch=epoch)
+
+    await begins_when_it_says_so(stage, CLICKS, 7, told)
 
 
 async def drains(stage: Stage) -> None:
@@ -88,13 +93,17 @@ async def stops(stage: Stage) -> None:
 async def grows(stage: Stage) -> None:
     """More vreplicas of the same epoch, then another share: served without a pause."""
     await begin(stage)
-    stage.serve(ORDERS, vreplicas=5)
-    await stage.works(ORDERS, 7)
-    await stage.serving(ORDERS)
-    await stage.works(ORDERS, 7)
-    stage.serve(CLICKS, vreplicas=1, epoch=9)
-    await stage.works(ORDERS, 7)
-    await stage.serving(CLICKS)
+
+    async def news(number: int) -> None:
+        stage.serve(ORDERS, vreplicas=5 + number)
+        await stage.works(ORDERS, 7)
+        await stage.serving(ORDERS)
+        await stage.works(ORDERS, 7)
+        stage.serve(CLICKS, vreplicas=1 + number, epoch=9)
+        await stage.works(ORDERS, 7)
+        await stage.serving(CLICKS)
+
+    await works_through(stage, ORDERS, news)
 
 
 async def fences(stage: Stage) -> None:

@@ -187,7 +187,7 @@ class Stage:
     def look(self) -> None:
         """Take what is new in the work log."""
         now = asyncio.get_running_loop().time()
-        for piece in self.log.read(self.contract.violate):
+        for piece in self.log.read(now, self.contract.violate):
             # Work of a round before was judged there.
             if not 0 <= piece.epoch < self._epochs_before:
                 self.contract.work(piece, now)
@@ -326,6 +326,8 @@ class Stage:
         if self.contract.violations:
             return self.contract.violations[0]
         said = self.contract.said
+        if (outdated := self.contract.outdated) is not None:
+            return f"told generation {self.generation}, it acknowledges {outdated}: answered 409"
         if said is None:
             why = ", its requests have no valid token" if self.desk.unauthorized else ""
             asked = sum(self.desk.asked.values())

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ class WorkLog:
         self.path = path
         self._offset = 0
         self._counts: Counter[Piece] = Counter()
+        self._times: dict[tuple[str, int], list[float]] = {}
 
     @property
     def is_used(self) -> bool:
@@ -58,7 +60,16 @@ class WorkLog:
             if piece.key == key and epoch in {None, piece.epoch} and index in {None, piece.index}
         )
 
-    def read(self, complain: Callable[[str], None]) -> Iterator[Piece]:
+    def times(self, key: str, epoch: int | None = None) -> list[float]:
+        """When work on a share was seen, of an epoch or of all, in order."""
+        found = (
+            times
+            for (of_key, of_epoch), times in self._times.items()
+            if of_key == key and epoch in {None, of_epoch}
+        )
+        return sorted(chain.from_iterable(found))
+
+    def read(self, now: float, complain: Callable[[str], None]) -> Iterator[Piece]:
         """Yield the piece of each new line. ``complain`` hears of lines that are none."""
         try:
             with self.path.open("rb") as log:
@@ -81,4 +92,5 @@ class WorkLog:
                 complain(f"a line of its work log cannot be read: {line[:80]!r}")
                 continue
             self._counts[piece] += 1
+            self._times.setdefault((piece.key, piece.epoch), []).append(now)
             yield piece

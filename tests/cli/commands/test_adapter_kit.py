@@ -85,12 +85,24 @@ def test_an_adapter_that_does_not_connect_is_an_error_that_names_the_url(capsys)
         pytest.param(["https://127.0.0.1:0"], "from 1 to 65534", id="any free port"),
         pytest.param(["https://127.0.0.1:1", "y"], "'y' does", id="more than a URL"),
         pytest.param(["--folder", "f", "y"], "--folder is for a URL", id="a folder for a command"),
+        pytest.param(["--jobs", "0", "y"], "--jobs", id="no jobs"),
+    ],
+)
+def test_a_wrong_command_line_is_usage_and_says_what_is_wrong(capsys, words, problem):
+    with pytest.raises(SystemExit) as ended:
+        main(["adapter-kit", *words])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
         pytest.param(["--rule", "ends-well", "https://[::1]:9"], "COMMAND", id="nothing to play"),
         pytest.param(
             ["--folder", "/dev/null/f", "https://127.0.0.1:9"], "cannot be used", id="no folder"
         ),
         pytest.param(["--rule", "x", "y"], "no rule is called 'x'", id="an unknown rule"),
-        pytest.param(["--jobs", "0", "y"], "--jobs", id="no jobs"),
         pytest.param(["--rule", "serves", "/no/such"], "cannot be started", id="no program"),
     ],
 )

@@ -19,8 +19,6 @@ import aiohttp
 FOLDER = Path(os.environ.get("VREPLICA_DIR", "."))
 URLS = os.environ.get("VREPLICA_URLS", "").split(",")
 WORK_LOG = Path(os.environ.get("VREPLICA_WORK_LOG", os.devnull))
-TICK_S = 0.05
-
 
 Document: TypeAlias = dict[str, Any]
 
@@ -29,6 +27,7 @@ class Adapter:
     """Keeps the contract. It does a piece of work for each share that it serves every tick."""
 
     silence_s = 5.0
+    tick_s = 0.05
 
     def __init__(self) -> None:
         self.told: Document = {"generation": -1, "uid": "", "shares": {}}
@@ -88,7 +87,7 @@ class Adapter:
         while True:
             self.follow()
             self.work()
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self.tick_s)
 
     # -- what is said ------------------------------------------------------------------------------
 
@@ -375,6 +374,8 @@ class EndsEachDrainItBegins(Adapter):
 class SaysServingTooEarly(Adapter):
     """It says so at once, and begins four seconds later."""
 
+    late_s = 4.0
+
     def __init__(self) -> None:
         super().__init__()
         self.since: dict[str, float] = {}
@@ -385,23 +386,78 @@ class SaysServingTooEarly(Adapter):
         self.since = {key: self.since.get(key, now) for key in self.serving}
 
     def indexes(self, key: str) -> list[int | None]:
-        return super().indexes(key) if time.monotonic() > self.since[key] + 4 else []
+        return super().indexes(key) if time.monotonic() > self.since[key] + self.late_s else []
+
+
+class SaysServingASecondTooEarly(SaysServingTooEarly):
+    late_s = 1.0
+
+
+class IsHeldUpOnce(SaysServingTooEarly):
+    """As on a busy machine: the second share begins a second late, and no other does."""
+
+    late_s = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second: tuple[str, int] | None = None
+
+    def indexes(self, key: str) -> list[int | None]:
+        if self.second is None and len(self.serving) > 1:
+            self.second = list(self.serving.items())[1]
+        is_second = self.second == (key, self.serving[key])
+        return super().indexes(key) if is_second else self.told_indexes(key)
+
+
+class WorksOnceASecond(Adapter):
+    """Its line may come a second after it has said that it serves the share."""
+
+    tick_s = 1.0
+
+
+class SaysServingTooEarlyAfterPrepare(SaysServingTooEarly):
+    """It begins at once unless it has been told to prepare the share."""
+
+    late_s = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: set[str] = set()
+
+    def follow(self) -> None:
+        shares = self.told["shares"].items()
+        self.prepared |= {key for key, share in shares if share["state"] == "Prepare"}
+        super().follow()
+
+    def indexes(self, key: str) -> list[int | None]:
+        return super().indexes(key) if key in self.prepared else self.told_indexes(key)
 
 
 class PausesForNews(Adapter):
     """All work rests for two seconds at each new generation."""
 
+    rests_s = 2.0
     rests_until = 0.0
 
     def take(self, document: bytes) -> None:
         before = self.told["generation"]
         super().take(document)
         if self.told["generation"] != before:
-            self.rests_until = time.monotonic() + 2
+            self.rests_until = time.monotonic() + self.rests_s
 
     def work(self) -> None:
         if time.monotonic() > self.rests_until:
             super().work()
+
+
+class PausesASecondForNews(PausesForNews):
+    rests_s = 1.0
+
+
+class AcknowledgesTheGenerationBefore(Adapter):
+    def acknowledgement(self) -> Document:
+        said = super().acknowledgement()
+        return said | {"generation": said["generation"] - 1}
 
 
 class KeepsTheToken(Adapter):
@@ -504,6 +560,14 @@ class KeepsALeaseThatIsRefused(KeepsItsLease):
     renewing = (200, 409)
 
 
+class CountsALeaseFromTheAnswer(KeepsItsLease):
+    async def say(self, session: aiohttp.ClientSession, said: Document) -> tuple[int, float]:
+        status, wait_s = await super().say(session, said)
+        if status in self.renewing:
+            self.lease_until = time.monotonic() + 0.9 * self.told.get("leaseSeconds", 0)
+        return status, wait_s
+
+
 class TakesALeaseFromNews(KeepsItsLease):
     def take(self, document: bytes) -> None:
         super().take(document)
@@ -524,12 +588,25 @@ class NeedsNoLeaseLater(KeepsItsLease):
         return super().asked_to_serve() if self.needs else Adapter.asked_to_serve(self)
 
 
-RIGHT: tuple[type[Adapter], ...] = (Adapter, KnowsNoIndexes, EndsAtSigterm, KeepsItsLease)
-WRONG: tuple[type[Adapter], ...] = tuple(
-    each for each in Adapter.__subclasses__() if each not in RIGHT
+RIGHT: tuple[type[Adapter], ...] = (
+    Adapter,
+    KnowsNoIndexes,
+    EndsAtSigterm,
+    KeepsItsLease,
+    IsHeldUpOnce,
+    WorksOnceASecond,
 )
-ADAPTERS: dict[str, type[Adapter]] = {right.__name__: right for right in RIGHT}
-ADAPTERS.update({wrong.__name__: wrong for wrong in (*WRONG, *KeepsItsLease.__subclasses__())})
+
+
+def kinds_of(adapter: type[Adapter]) -> dict[str, type[Adapter]]:
+    """An adapter and all that are made from it, by name."""
+    found = {adapter.__name__: adapter}
+    for each in adapter.__subclasses__():
+        found |= kinds_of(each)
+    return found
+
+
+ADAPTERS = kinds_of(Adapter)
 
 if __name__ == "__main__":
     asyncio.run(ADAPTERS[sys.argv[1]]().run())

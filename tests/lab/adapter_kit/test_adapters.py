@@ -41,7 +41,15 @@ WRONG = {
     "KnowsAllFieldsOfAShare": ("ignores-unknown", "has ended with status 1"),
     "EndsEachDrainItBegins": ("takes-back", "acknowledged generation|with epoch 7"),
     "SaysServingTooEarly": ("serves", "the first one after"),
+    "SaysServingASecondTooEarly": ("serves", "work .* s after .*acknowledge"),
+    "SaysServingTooEarlyAfterPrepare": ("prepares", "work .* s after .*acknowledge"),
+    "PausesASecondForNews": ("grows", "no work for "),
+    "AcknowledgesTheGenerationBefore": (
+        "serves",
+        "told generation 41, it acknowledges 40: answered 409",
+    ),
     "PausesForNews": ("grows", "the first one after|acknowledged generation"),
+    "CountsALeaseFromTheAnswer": ("keeps-lease", "in the second after it"),
     "TakesALeaseFromNews": ("needs-an-answer", "pieces of work"),
     "NeedsNoLeaseLater": ("keeps-lease", "in the second after it"),
     "KeepsALeaseThatIsRefused": ("needs-an-answer", "in the second after it"),
@@ -92,6 +100,12 @@ async def test_an_adapter_without_leases_breaks_the_rules_of_exclusive_pools_onl
     assert {result.outcome for result in wrong.values()} == {Outcome.BROKEN}
     right = await played(program("KeepsItsLease"), *lease_rules, patience=SHORT)
     assert not_kept(right.values()) == {}
+
+
+@pytest.mark.parametrize("name", ["IsHeldUpOnce", "WorksOnceASecond"])
+async def test_an_adapter_that_is_late_once_or_by_no_more_than_its_lines_are_apart_is_right(name):
+    results = await played(program(name), "serves", "prepares", "grows", patience=SHORT)
+    assert not_kept(results.values()) == {}
 
 
 async def test_an_adapter_that_knows_no_indexes_is_not_judged_by_them():

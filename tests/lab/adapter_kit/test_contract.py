@@ -121,6 +121,14 @@ def test_what_is_wrong_to_say(told, status, words, said):
     assert words in told.contract.violations[0]
 
 
+def test_an_acknowledgement_that_is_out_of_date_is_known_until_another_comes(told):
+    told.tell(ShareState.SERVE)
+    assert told.hear(generation=told.generation - 1) == 409
+    assert told.contract.outdated == told.generation - 1
+    assert told.hear(serving=[ORDERS]) == 200
+    assert told.contract.outdated is None
+
+
 def test_an_older_generation_is_answered_409_and_is_wrong_only_after_a_newer_one(told):
     told.tell(ShareState.SERVE)
     assert told.hear(generation=41) == 409

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from vreplica_adapter.fields import WireError
 from vreplica_adapter.testing.pod import Answer, FakePod, Lines
-from vreplica_adapter.wire import Assignment, PlacedPod, Placements, write_placements
+from vreplica_adapter.wire import Assignment, PlacedPod, Placements, State, write_placements
 
 NAMESPACE: Final = "adapters"
 
@@ -114,14 +114,16 @@ class FakeScheduler:
             stream.put_nowait(None)
 
     def placements(self, key: str) -> Placements:
-        """Return where a vpod is, as ``GET /v1/placements`` says."""
+        """Return where a vpod is, as ``GET /v1/placements`` says. One that is not placed has no
+        pods.
+        """
         named = {pod.name: pod.assignment.shares.get(key) for pod in self._pods.values()}
         return Placements(
             generation=sum(pod.assignment.generation for pod in self._pods.values()),
             pods=tuple(
-                PlacedPod(name, share.vreplicas, share.indexes, share.epoch, share.state)
+                PlacedPod(name, share.vreplicas, share.indexes)
                 for name, share in sorted(named.items())
-                if share is not None
+                if share is not None and share.state is not State.PREPARE
             ),
         )
 
@@ -188,11 +190,8 @@ class FakeScheduler:
     async def _placements(self, request: web.Request) -> web.StreamResponse:
         key, kind = "{namespace}/{name}".format_map(request.match_info), request.query.get("kind")
         key = f"{key}@{kind}" if kind else key
-        placements = self.placements(key)
-        if not placements.pods:
-            raise web.HTTPNotFound(text=f"{key} is not placed")
         lines: Lines = asyncio.Queue()
-        lines.put_nowait(write_placements(placements))
+        lines.put_nowait(write_placements(self.placements(key)))
         self._resolvers[lines] = key
         try:
             return await self._stream(request, lines)
