@@ -149,7 +149,12 @@ export class Details {
     const wanted = vpod?.wanted ?? spread.total;
     const weight = vpod && vpod.weight !== 1 ? `, ${vpod.weight} slots each` : "";
     const head = vpod ? `${spread.total} of ${wanted} vreplicas are placed${weight}, ${vpod.published} published.` : "The vpod is gone; this is what is still kept for it.";
-    return [el("p", {}, head), vpod?.waits && el("p", { class: "bad" }, vpod.waits), ...this.#quotaOf(key, vpod), ...this.#zones(spread), this.#podsOf(spread), ...this.#explained("vpod", key, `${wanted} ${spread.total} ${vpod?.published}`)];
+    return [el("p", {}, head), vpod?.waits && el("p", { class: "bad" }, vpod.waits), ...this.#quotaOf(key, vpod), ...this.#zones(spread), this.#podsOf(spread), ...this.#explained("vpod", key, `${wanted} ${spread.total} ${vpod?.published} ${this.#handedOver(spread)}`)];
+  }
+
+  /** What the adapters of a vpod's pods have still to do: it is explained anew when that changes. */
+  #handedOver({ pods }) {
+    return pods.map(([pod]) => this.#model.pods.get(pod)?.handOver ?? "").join();
   }
 
   /** The tenant of a vpod; if it waits for quota, with what its tenant has. */
@@ -205,7 +210,7 @@ export class Details {
       ...this.#loss("pod", name),
       el("h3", {}, `vpods (${Object.keys(pod.placements).length})`),
       listed(Object.entries(pod.placements).sort(([a], [b]) => byName(a, b)), line, "tenants"),
-      ...this.#explained("pod", name, `${pod.node} ${state} ${pod.used}`),
+      ...this.#explained("pod", name, `${pod.node} ${state} ${pod.used} ${pod.handOver ?? ""}`),
     ];
   }
 

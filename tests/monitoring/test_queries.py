@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from extender.service.placing.handovers import DRAIN, PREPARE, SERVE
 from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import RUNBOOKS, alerts, made
 from tests.monitoring.promql import Unknown, check
@@ -104,6 +105,14 @@ def test_an_alert_says_what_is_wrong_and_its_runbook_what_to_do(alert: dict[str,
     section = text.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
     for heading in ("**What it means.**", "**Look.**", "**Do.**"):
         assert heading in section, f"{name}: {heading}"
+
+
+def test_the_alert_on_hand_overs_and_its_runbook_tell_of_every_step_that_can_time_out():
+    (alert,) = [one for one in alerts() if one["alert"] == "VReplicaHandOverTimesOut"]
+    section = RUNBOOKS.read_text().split(f"\n## {alert['alert']}\n", 1)[1].split("\n## ", 1)[0]
+    for step in (PREPARE, SERVE, DRAIN):
+        assert f"({step})" in alert["annotations"]["description"]
+        assert f"`{step}`:" in section
 
 
 def test_every_runbook_belongs_to_an_alert():

@@ -296,8 +296,8 @@ _ALL: Final = (
     Code(
         "VS206",
         _E,
-        "The webhook does not serve that path, so every call fails.",
-        "Use the path /mutate or /validate.",
+        "The webhook does not answer such requests at that path, so every call fails.",
+        "Use the path that the message names.",
     ),
     Code("VS207", _E, "The API server refuses the registration.", "Correct the field."),
     Code(

@@ -28,6 +28,7 @@ NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 KUBE_SYSTEM: Final = "kube-system"
 MESSAGE_MAX: Final = 300
 _PATHS: Final = {MUTATING: "/mutate", VALIDATING: "/validate"}
+_EVICT_PATH: Final = "/evict"
 _SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 _FAILURE_POLICIES: Final = frozenset({"", "Ignore", "Fail"})
 
@@ -82,6 +83,11 @@ def takes_new_pods(raw: Json) -> bool:
         and text(rule, "scope") != "Cluster"
         for rule in mappings(raw, "rules")
     )
+
+
+def takes_evictions(raw: Json) -> bool:
+    """Whether a rule of a webhook names evictions of pods."""
+    return any("pods/eviction" in texts(rule, "resources") for rule in mappings(raw, "rules"))
 
 
 def demanded(selector: LabelSelector) -> list[str]:
@@ -193,8 +199,10 @@ class _Webhook:
         except ValueError as error:
             self._found("VS207", where, f"{url!r:.120}: {error}")
             return
-        if path != _PATHS[self._kind]:
-            self._found("VS206", where, f"{path!r:.80}, not {_PATHS[self._kind]}")
+        evicts = self._kind == VALIDATING and takes_evictions(self._raw)
+        right = _EVICT_PATH if evicts else _PATHS[self._kind]
+        if path != right:
+            self._found("VS206", where, f"{path!r:.80}, not {right}")
         if url and not url.startswith("https://"):
             self._found("VS207", where, f"{url!r:.120}: must be https://")
         if problem := bundle_problem(client.get("caBundle")):

@@ -4,7 +4,7 @@ of the adapters' library (``clients/python/examples``), and talks with the servi
 The library is a distribution of its own. Where it cannot be imported (``vreplica run`` of an
 installed wheel), the demonstration has no adapters: then nobody does any work.
 
-``Work`` is what the workers do. It counts pieces, and for how long nobody worked for a vpod.
+``Work`` is what the workers do. It counts pieces, and for how long nobody served a vreplica.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from extender.kube.api import PODS, Api, ListOptions, Obj
+from extender.kube.api import PODS, VPODS, Api, ListOptions, Obj
 from extender.lab.demo.local import AdapterAccess
 from extender.lab.http.server import bound_token
 from extender.lab.informer import Informer
-from extender.model.decode import pod_from
+from extender.model.decode import pod_from, vpod_from
 from extender.model.names import POOL_LABEL
 from extender.model.objects import AdapterPod
 
@@ -59,32 +59,53 @@ def load_worker() -> Callable[[WorkOn], Worker] | None:
 
 
 class Work:
-    """Pieces of work. ``done``: how many are finished."""
+    """Pieces of work. ``done``: how many are finished.
+
+    A worker does one piece at a time for each vreplica that it serves. So while fewer pieces of a
+    vpod are under way than it has published vreplicas, nobody serves some of these: a pause.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.done = 0
         self._running = Counter[str]()
-        self._stopped_at: dict[str, float] = {}
-        """vpod -> since when nobody works for it."""
-        self.longest_pause_s = 0.0
+        self._published = Counter[str]()
+        self._paused_at: dict[str, float] = {}
+        """vpod -> since when it has a pause."""
+        self._longest_ended_s = 0.0
+
+    @property
+    def longest_pause_s(self) -> float:
+        """The longest pause of a vpod, also if it has not ended."""
+        now = self._clock()
+        return max([self._longest_ended_s, *(now - at for at in self._paused_at.values())])
 
     def count_anew(self) -> None:
         """Forget the pauses so far."""
-        self.longest_pause_s = 0.0
+        self._longest_ended_s = 0.0
+        self._paused_at = dict.fromkeys(self._paused_at, self._clock())
+
+    def publish(self, vpod: str, vreplicas: int) -> None:
+        """Take that so many vreplicas of a vpod are to be served from now on."""
+        self._published[vpod] = vreplicas
+        self._look(vpod)
+
+    def _look(self, vpod: str) -> None:
+        if self._running[vpod] < self._published[vpod]:
+            self._paused_at.setdefault(vpod, self._clock())
+        elif (at := self._paused_at.pop(vpod, None)) is not None:
+            self._longest_ended_s = max(self._longest_ended_s, self._clock() - at)
 
     async def piece(self, vpod: str, _index: int | None, _epoch: int) -> None:
         """Do one piece for a vpod."""
-        if (since := self._stopped_at.pop(vpod, None)) is not None:
-            self.longest_pause_s = max(self.longest_pause_s, self._clock() - since)
         self._running[vpod] += 1
+        self._look(vpod)
         try:
             await asyncio.sleep(PIECE_S)
             self.done += 1
         finally:
             self._running[vpod] -= 1
-            if not self._running[vpod]:
-                self._stopped_at[vpod] = self._clock()
+            self._look(vpod)
 
 
 class DemoAdapters:
@@ -107,13 +128,23 @@ class DemoAdapters:
         """Start an adapter in each pod that is Ready, and end it with its pod."""
         pods = Informer(api, PODS, ListOptions(label_selector=POOL_LABEL))
         pods.on_change(self._pod)
+        vpods = Informer(api, VPODS)
+        vpods.on_change(self._vpod)
         try:
-            await pods.run()
+            await asyncio.gather(pods.run(), vpods.run())
         finally:
             ending = list(self._running.values())
             for uid in list(self._running):
                 self.kill(uid)
             await asyncio.gather(*ending, return_exceptions=True)
+
+    def _vpod(self, before: Obj | None, after: Obj | None) -> None:
+        """Tell the work how much of a vpod is published."""
+        if after is not None:
+            vpod = vpod_from(after)
+            self.work.publish(vpod.key, sum(vpod.placements.values()))
+        elif before is not None:
+            self.work.publish(vpod_from(before).key, 0)
 
     def _pod(self, before: Obj | None, after: Obj | None) -> None:
         if after is None:

@@ -117,11 +117,12 @@ def _result(
 
 
 def _urls(system: LocalSystem) -> list[str]:
-    service = system.running.server.url
+    service, access = system.running.server.url, system.adapter_access
     return [
         f"page     {service}/ui",
         f"state    {service}/state.json",
         f"metrics  {service}/metrics",
+        *([f"adapters {access.url} (CA {access.ca_file})"] if access is not None else []),
         f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods -A",
     ]
 

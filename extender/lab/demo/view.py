@@ -71,12 +71,13 @@ class View:
             f"{census.moved} moved, {len(census.overcommitted)} overcommitted"
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
-        below = [f"{', '.join(not_ready)} not Ready"] if not_ready else []
-        if self._work is not None:
-            below.append(f"the adapters have done {counted(self._work.done, 'piece')} of work")
+        trouble = [f"{', '.join(not_ready)} not Ready"] if not_ready else []
         if unserved := sum(census.unserved.values()):
-            below.append(f"nobody serves {counted(unserved, 'vreplica')}")
-        return "\n".join((summary, *([": ".join(below)] if below else [])))
+            trouble.append(f"nobody serves {counted(unserved, 'vreplica')}")
+        below = [": ".join(trouble)] if trouble else []
+        if self._work is not None:
+            below.append(f"adapters did {counted(self._work.done, 'piece')} of work")
+        return "\n".join((summary, *(["; ".join(below)] if below else [])))
 
     def _pods(self, rows: int) -> Sequence[RenderableType]:
         """Return a table of the first ``rows`` pods and the number of the others. Pods on nodes

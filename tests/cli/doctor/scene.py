@@ -10,6 +10,7 @@ from extender.cli.doctor.checks.facts import Facts, Listed, MayEvict
 from extender.cli.doctor.checks.names import DEFAULT_NAMES
 from extender.cli.doctor.checks.verdict import CheckResult
 from extender.cli.doctor.examine import examine
+from extender.lab.embedded import EVICTION_WEBHOOK
 from extender.model.ledger import Share, encode_ledger
 from extender.model.names import OWN_NAMESPACE, PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.shipped import manifests
@@ -182,9 +183,7 @@ class Scene:
         documents = copy.deepcopy(manifests("base/webhook-configurations.yaml"))
         (validating,) = (d for d in documents if d["kind"].startswith("Validating"))
         # The chart adds it with adapters.enabled.
-        rules = [{"operations": ["CREATE"], "resources": ["pods/eviction"]}]
-        hook = {**copy.deepcopy(validating["webhooks"][0]), "name": "evictions.vreplica.dev"}
-        validating["webhooks"].append({**hook, "rules": rules})
+        validating["webhooks"] += copy.deepcopy(EVICTION_WEBHOOK["webhooks"])
         for document in documents:
             for webhook in document["webhooks"]:
                 webhook["clientConfig"]["caBundle"] = text_of(_BUNDLE.ca_pem)

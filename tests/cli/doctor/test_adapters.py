@@ -113,13 +113,44 @@ def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, sa
         pytest.param(tell(3, 2, NEW), id="told just now"),
         pytest.param(be_busy(NEW), id="told just now, and busy"),
         pytest.param(tell(3, 2, None), id="nobody knows when"),
-        pytest.param(tell(1, None, None, created=NEW), id="a new pod"),
     ],
 )
 def test_an_adapter_that_may_still_take_its_time_is_no_problem(told: Break):
     scene = Scene()
     told(scene)
     assert scene.results()["handoff"].verdict is Verdict.OK
+
+
+def test_it_is_not_well_while_nobody_has_acknowledged_anything():
+    scene = Scene()
+    tell(1, None, None, created=NEW)(scene)
+    found = scene.results()["handoff"]
+    assert (found.verdict, found.summary) == (
+        Verdict.UNKNOWN,
+        "acknowledged what they were told: 0 of 1 adapter, in 1 pool with spec.handoff",
+    )
+    assert "again in a minute" in found.fix
+
+
+def test_how_many_adapters_have_acknowledged_is_told():
+    scene = Scene()
+    tell(3, 3, OLD)(scene)
+    second = scene.items("pods")[1]["metadata"]
+    second["creationTimestamp"] = NEW
+    second["annotations"][ASSIGNMENT_ANNOTATION] = '{"generation":1,"pod":"a/c"}'
+    found = scene.results()["handoff"]
+    assert (found.verdict, found.summary) == (
+        Verdict.OK,
+        "acknowledged what they were told: 1 of 2 adapters, in 1 pool with spec.handoff",
+    )
+
+
+def test_while_no_adapter_is_told_anything_nothing_is_said_to_be_acknowledged():
+    found = Scene().results()["handoff"]
+    assert (found.verdict, found.summary) == (
+        Verdict.OK,
+        "no adapter has been told anything yet, in 1 pool with spec.handoff",
+    )
 
 
 def test_a_pod_of_a_pool_that_does_not_hand_over_is_not_awaited():

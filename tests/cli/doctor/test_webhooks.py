@@ -156,6 +156,16 @@ def test_what_a_selector_of_the_webhook_demands_is_no_matter_where_all_pools_mee
     assert scene.results()["webhook-registration"].verdict is Verdict.OK
 
 
+def test_advice_for_a_registration_with_the_webhook_for_evictions_keeps_that_webhook():
+    scene = Scene()
+    evictions = scene.first("validatingwebhookconfigurations")["webhooks"][-1]
+    evictions["clientConfig"]["service"]["path"] = "/validate"
+    found = scene.results()["webhook-registration"]
+    assert (found.verdict, "'/validate', not /evict" in found.evidence[0]) == (E, True)
+    assert "helm template" in found.fix
+    assert "base/webhook-configurations.yaml" not in found.fix
+
+
 def test_what_is_not_known_of_a_pools_pods_is_not_said_to_be_wrong():
     scene = Scene()
     webhook(objectSelector=DEMANDS)(scene)

@@ -15,6 +15,7 @@ import yaml
 from extender.cli.lint.codes import CODES
 from extender.cli.lint.files import check_files
 from extender.cli.main import main
+from extender.lab.embedded import EVICTION_WEBHOOK
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = ROOT / "manifests"
@@ -391,6 +392,32 @@ def test_a_trap_in_a_webhook_registration_is_found(tmp_path, edit, found):
     document = base("base/webhook-configurations.yaml")[0]
     edit(document)
     assert codes_of(tmp_path, document) == found
+
+
+def with_evictions(path: str) -> Any:
+    """The registrations for validation, with the chart's webhook for evictions."""
+    document = base("base/webhook-configurations.yaml")[1]
+    added = copy.deepcopy(EVICTION_WEBHOOK["webhooks"][0])
+    added["clientConfig"]["service"]["path"] = path
+    document["webhooks"].append(added)
+    return document
+
+
+def test_the_charts_webhook_for_evictions_has_the_right_path(tmp_path):
+    assert codes_of(tmp_path, with_evictions("/evict")) == []
+
+
+def test_another_path_of_the_webhook_for_evictions_is_found_with_the_right_one(tmp_path):
+    file = tmp_path / "checked.yaml"
+    file.write_text(yaml.safe_dump(with_evictions("/validate")))
+    (found,) = check_files([str(file)]).findings
+    assert (found.code.code, found.message) == ("VS206", "'/validate', not /evict")
+
+
+def test_a_webhook_for_other_requests_is_not_called_at_the_path_for_evictions(tmp_path):
+    document = base("base/webhook-configurations.yaml")[1]
+    document["webhooks"][0]["clientConfig"]["service"]["path"] = "/evict"
+    assert codes_of(tmp_path, document) == ["VS206"]
 
 
 SHIPPED = sorted(

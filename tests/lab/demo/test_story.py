@@ -2,11 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from extender.lab.demo.adapters import DemoAdapters, Work, load_worker
-from extender.lab.demo.local import LocalSystem
+from extender.lab.demo.commands import _urls
+from extender.lab.demo.local import AdapterAccess, LocalSystem
 from extender.lab.demo.story import EVICTED, FAILED, Census, Story
 from tests.check_demo import problems
 from tests.support.builders import NS, a_node, a_pod, a_vpod
@@ -93,24 +96,100 @@ async def test_the_story_shows_that_work_goes_on_while_a_pod_is_evicted(tmp_path
     assert max(map(len, told)) <= 80
 
 
-def test_a_pause_is_from_the_last_piece_to_the_next_one_of_anybody():
-    now = [0.0]
+class AtWork:
+    """Work for one vpod at a time that passes only with ``pass_s``."""
 
-    async def run() -> Work:
-        work = Work(lambda: now[0])
-        one, other = work.piece("v", None, 1), work.piece("v", None, 2)
-        first = asyncio.create_task(one)
+    def __init__(self, published: int) -> None:
+        self.now = 0.0
+        self.work = Work(lambda: self.now)
+        self.work.publish("t/a", published)
+
+    async def begin(self, pieces: int = 1) -> list[asyncio.Task[None]]:
+        begun = [asyncio.create_task(self.work.piece("t/a", None, 1)) for _ in range(pieces)]
         await asyncio.sleep(0)
-        now[0] = 1.0
-        await asyncio.gather(first, other)
-        now[0] = 4.5
-        await work.piece("v", None, 3)
-        return work
+        return begun
 
-    work = asyncio.run(run())
-    assert (work.done, work.longest_pause_s) == (3, 3.5)
-    work.count_anew()
-    assert work.longest_pause_s == 0.0
+    async def finish(self, pieces: list[asyncio.Task[None]]) -> None:
+        for piece in pieces:
+            piece.cancel()
+        await asyncio.gather(*pieces, return_exceptions=True)
+
+
+async def test_a_pause_is_from_the_last_piece_to_the_next_one_of_anybody():
+    it = AtWork(published=1)
+    pieces = await it.begin()
+    it.now = 1.0
+    await it.finish(pieces)
+    it.now = 4.5
+    await it.begin()
+    it.now = 9.0
+    assert it.work.longest_pause_s == 3.5
+    it.work.count_anew()
+    assert it.work.longest_pause_s == 0.0
+
+
+async def test_one_of_two_shares_that_nobody_serves_is_a_pause():
+    it = AtWork(published=2)
+    (_, other) = await it.begin(2)
+    it.now = 1.0
+    await it.finish([other])
+    it.now = 3.0
+    await it.begin()
+    assert it.work.longest_pause_s == 2.0
+
+
+async def test_a_pause_that_has_not_ended_counts():
+    it = AtWork(published=1)
+    await it.finish(await it.begin())
+    it.now = 7.0
+    assert it.work.longest_pause_s == 7.0
+    it.work.count_anew()
+    it.now = 8.0
+    assert it.work.longest_pause_s == 1.0, "since it is counted anew"
+
+
+async def test_a_share_that_two_adapters_work_on_for_a_moment_has_no_pause():
+    it = AtWork(published=1)
+    pieces = await it.begin()
+    it.now = 1.0
+    await it.begin()
+    await it.finish(pieces)
+    it.now = 5.0
+    assert it.work.longest_pause_s == 0.0
+
+
+async def test_what_is_published_no_more_needs_nobody():
+    it = AtWork(published=2)
+    await it.begin()
+    it.now = 1.0
+    it.work.publish("t/a", 1)
+    it.now = 5.0
+    assert it.work.longest_pause_s == 1.0
+
+
+async def test_a_piece_counts_once_it_is_done():
+    work = Work(lambda: 0.0)
+    await work.piece("t/a", None, 1)
+    assert work.done == 1
+
+
+@pytest.mark.parametrize(
+    ("access", "line"),
+    [
+        pytest.param(
+            AdapterAccess("https://127.0.0.1:7", Path("d/ca.crt"), Path("d")),
+            ["adapters https://127.0.0.1:7 (CA d/ca.crt)"],
+            id="there",
+        ),
+        pytest.param(None, [], id="not there"),
+    ],
+)
+def test_the_address_of_the_adapters_listener_is_told(
+    access: AdapterAccess | None, line: list[str]
+):
+    running = SimpleNamespace(server=SimpleNamespace(url="http://127.0.0.1:8"))
+    system: Any = SimpleNamespace(running=running, kubeconfig="k", adapter_access=access)
+    assert [one for one in _urls(system) if one.startswith("adapters")] == line
 
 
 @pytest.mark.parametrize(
@@ -137,7 +216,11 @@ def test_a_pause_is_from_the_last_piece_to_the_next_one_of_anybody():
             "no adapter has worked, or nothing was handed over",
             id="no hand-over",
         ),
-        pytest.param({"longestPauseSeconds": 2.5}, "a vpod waited for 2.5 s", id="a long pause"),
+        pytest.param(
+            {"longestPauseSeconds": 2.5},
+            "nobody served some vreplica of a vpod for 2.5 s",
+            id="a long pause",
+        ),
         pytest.param({"vreplicasPlaced": 341}, "not all vreplicas are placed", id="one is missing"),
     ],
 )

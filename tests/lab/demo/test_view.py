@@ -7,11 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
+from extender.lab.demo.adapters import Work
 from extender.lab.demo.story import Census
 from extender.lab.demo.view import View
 from extender.model.ledger import Share
 from extender.model.objects import Node
-from tests.support.builders import a_pod
+from tests.support.builders import a_pod, a_vpod
 
 PODS = 18
 NODES = {
@@ -27,12 +28,14 @@ URLS = [
 STORY = [f"  0.42 s: step {number}; nothing moved, nothing overcommitted" for number in range(11)]
 
 
-def shown(*, height: int, terminal: bool = True, pods: int = PODS) -> list[str]:
+def shown(
+    *, height: int, terminal: bool = True, pods: int = PODS, work: Work | None = None
+) -> list[str]:
     census = Census()
     for ordinal in range(pods):
         pod = a_pod(ordinal, {"team-a/orders-0": Share(8)}, node=f"node-{ordinal % 6}")
         census.pods[pod.key] = pod
-    view = View(census, URLS, NODES.get)
+    view = View(census, URLS, NODES.get, work)
     for line in STORY:
         view.tell(line)
     console = Console(
@@ -56,6 +59,25 @@ def test_at_80_by_24_nothing_is_cut_but_pods_and_it_says_how_many_more_there_are
     listed = [line for line in lines if line.startswith("dispatcher-")]
     assert lines[-1] == f"and {PODS - len(listed)} pods more"
     assert len(listed) == 4
+
+
+def test_who_serves_nothing_stands_beside_the_node_that_is_not_ready_and_work_apart_from_it():
+    work = Work()
+    work.done = 5340
+    assert shown(height=24, work=work)[16] == "node-4 not Ready; adapters did 5340 pieces of work"
+
+
+def test_what_nobody_serves_is_told_with_the_node_that_is_not_ready():
+    census = Census()
+    pod = a_pod(4, {"tenant/a": Share(8)}, node="node-4", ready=True)
+    census.pods, census.nodes = {pod.key: pod}, NODES
+    census.vpods = {"tenant/a": a_vpod("a", 8, {4: 8})}
+    work = Work()
+    work.done = 7
+    summary = View(census, URLS, NODES.get, work)._summary().splitlines()
+    assert (
+        summary[1] == "node-4 not Ready: nobody serves 8 vreplicas; adapters did 7 pieces of work"
+    )
 
 
 def test_pods_on_a_node_that_is_not_ready_come_first_and_say_so():

@@ -12,6 +12,7 @@ from extender.cli.doctor.checks.deployed import serves_adapters
 from extender.cli.doctor.checks.facts import Facts, age_s
 from extender.cli.doctor.checks.registrations import our_webhooks
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
+from extender.cli.lint.webhook_file import takes_evictions
 from extender.model.assignment import awaits_acknowledgement, generation_of, unserved_shares
 from extender.model.counted import counted, first_of
 from extender.model.decode import pod_from
@@ -22,7 +23,7 @@ from extender.model.names import (
     POOL_LABEL,
 )
 from extender.model.objects import HandoffMode
-from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, value_at
+from extender.model.reading import Json, key_of, mapping, mappings, text, value_at
 
 PATIENCE_S: Final = 60.0
 """How long an adapter may take to acknowledge."""
@@ -54,12 +55,39 @@ def _handoff(facts: Facts) -> CheckResult:
             fixes["Look into the adapter's log: docs/security.md says what it needs to call."] = (
                 None
             )
+    told, said, summary = _acknowledged(facts, frozenset(pools))
+    if told and not said and not notes.warnings:
+        notes.unknown.append(summary)
+        fixes["Run doctor again in a minute: it then names the pods that are still silent."] = None
     return notes.result(
-        f"adapters of {counted(len(pools), 'pool')} with spec.handoff have acknowledged what they "
-        f"were told",
+        summary,
         nothing="" if pools else "no AdapterPool has spec.handoff",
         fix=" ".join(fixes),
     )
+
+
+def _acknowledged(facts: Facts, pools: frozenset[str]) -> tuple[int, int, str]:
+    """How many adapters were told something, and how many of them have ever acknowledged anything.
+    Then in words, how many have acknowledged the newest.
+    """
+    told = [
+        pod
+        for raw in facts.of("pods").items
+        if _pool_of(raw) in pools and (pod := pod_from(raw)).assignment_text
+    ]
+    said = [pod for pod in told if pod.acknowledged_text]
+    newest = sum(
+        not awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text) for pod in told
+    )
+    where = f"in {counted(len(pools), 'pool')} with spec.handoff"
+    if not told:
+        return 0, 0, f"no adapter has been told anything yet, {where}"
+    summary = f"acknowledged what they were told: {newest} of {counted(len(told), 'adapter')}"
+    return len(told), len(said), f"{summary}, {where}"
+
+
+def _pool_of(pod: Json) -> str:
+    return f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'labels', POOL_LABEL)}"
 
 
 def _evictions(facts: Facts) -> CheckResult:
@@ -69,13 +97,7 @@ def _evictions(facts: Facts) -> CheckResult:
         for pool in facts.of("adapterpools").items
         if text(pool, "spec", "handoff", "mode") in {HandoffMode.OVERLAP, HandoffMode.EXCLUSIVE}
     )
-    asked = {
-        resource
-        for _, _, webhook in our_webhooks(facts)
-        for rule in mappings(webhook, "rules")
-        for resource in sequence(rule, "resources")
-    }
-    if pools and "pods/eviction" not in asked:
+    if pools and not any(takes_evictions(webhook) for _, _, webhook in our_webhooks(facts)):
         notes.warnings.append(
             f"evictions do not wait for the adapters of {first_of(pools, 3)}: no webhook of ours "
             f"is registered for them"
@@ -92,8 +114,7 @@ def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[str]:
     less than they were told to, for longer than ``PATIENCE_S``.
     """
     for raw in facts.of("pods").items:
-        pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
-        if pool not in pools:
+        if _pool_of(raw) not in pools:
             continue
         pod = pod_from(raw)
         if pod.lease_expired:

@@ -7,10 +7,15 @@ nothing is there, it is Helm.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts
+from extender.cli.doctor.checks.registrations import our_webhooks
+from extender.cli.lint.webhook_file import takes_evictions
 from extender.model.names import OWN_NAMESPACE
 from extender.model.reading import Json, mapping, text
+
+WEBHOOK_MANIFEST: Final = "base/webhook-configurations.yaml"
 
 
 def install_fix(facts: Facts, manifest: str) -> str:
@@ -26,10 +31,13 @@ def install_fix(facts: Facts, manifest: str) -> str:
                 "--reset-then-reuse-values"
             )
     if any(text(obj, "kind") != "CustomResourceDefinition" for obj in ours):
-        if not facts.names.is_default and manifest != "crds":
+        is_renamed = not facts.names.is_default and manifest != "crds"
+        if is_renamed or (manifest == WEBHOOK_MANIFEST and _evictions_wait(facts)):
+            # The base has only the default names, and no webhook for evictions.
+            override = f"fullnameOverride: {facts.names.service:.60} and its other"
             return (
-                f"Apply the chart's objects again: helm template with fullnameOverride: "
-                f"{facts.names.service:.60} and its other values (docs/install.md)"
+                f"Apply the chart's objects again: helm template with "
+                f"{override if is_renamed else 'its'} values (docs/install.md)"
             )
         if facts.namespace != OWN_NAMESPACE and manifest != "crds":
             # The files of the base name its namespace also in their rules, not only in metadata.
@@ -51,6 +59,10 @@ def install_fix(facts: Facts, manifest: str) -> str:
         "--take-ownership. "
         "Without Helm: kubectl apply -k manifests/base"
     )
+
+
+def _evictions_wait(facts: Facts) -> bool:
+    return any(takes_evictions(webhook) for _, _, webhook in our_webhooks(facts))
 
 
 def _ours(facts: Facts) -> Iterator[Json]:

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from extender.cli.doctor.checks.facts import Facts
-from extender.cli.doctor.checks.installed_by import install_fix
+from extender.cli.doctor.checks.installed_by import WEBHOOK_MANIFEST, install_fix
 from extender.cli.doctor.checks.registrations import (
     KINDS,
     PLURALS,
@@ -68,7 +68,7 @@ def _registration(facts: Facts) -> CheckResult:
     _note_findings(facts, notes, reach=False)
     if any(name.startswith(MUTATING) for name in names):
         _pools_reached(facts, notes)
-    fix = install_fix(facts, "base/webhook-configurations.yaml")
+    fix = install_fix(facts, WEBHOOK_MANIFEST)
     return notes.result(
         f"registered: {', '.join(names)}",
         fix=f"{fix}. Another installation: {others}." if others else fix,

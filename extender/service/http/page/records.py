@@ -116,7 +116,8 @@ def _load_record(pool: PoolState) -> Record | None:
 
 
 def _unserved(pod: PodClaims) -> str:
-    return unserved_on(pod, pod.name, 0).why if pod.unserved() else ""
+    unserved = pod.unserved()
+    return unserved_on(pod, pod.name, 0, unserved.keys()).why if unserved else ""
 
 
 def _placement(claim: Claim) -> int | list[int]:
