@@ -28,7 +28,7 @@ def problems(result: dict[str, Any]) -> list[str]:
     if result["movedVReplicas"] != handed_over:
         found.append(f"{result['movedVReplicas']} vreplicas moved, {handed_over} were handed over")
     if result.get("longestPauseSeconds", 0) > PAUSE_MAX_S:
-        found.append(f"a vpod waited for {result['longestPauseSeconds']} s")
+        found.append(f"nobody served some vreplica of a vpod for {result['longestPauseSeconds']} s")
     unserved = result["vreplicasUnserved"]
     if not unserved.get(LOST):
         found.append("nobody says that what the failed node keeps is unserved")

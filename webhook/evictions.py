@@ -85,6 +85,8 @@ class Evictions:
 
     async def _verdict(self, request: AdmissionRequest, name: str) -> Verdict:
         pod = pod_from(await self._api.get(PODS, request.namespace, name))
+        if _is_about_another(request, pod):
+            return ALLOWED  # the API server answers 409
         pool = self._caches.pool(pod.pool)
         if pool is None or not has_to_wait(pod, pool):
             return ALLOWED
@@ -150,6 +152,15 @@ def is_dry_run(request: AdmissionRequest) -> bool:
     """Whether nothing may be written: the request says so, or the Eviction's deleteOptions."""
     options: Mapping[str, object] = mapping(request.object or {}, "deleteOptions")
     return request.dry_run or bool(options.get("dryRun"))
+
+
+def _is_about_another(request: AdmissionRequest, pod: AdapterPod) -> bool:
+    """Whether the Eviction is for a former pod of the name, or for a version that has changed. The
+    API server compares its preconditions only after admission.
+    """
+    wanted = mapping(request.object or {}, "deleteOptions", "preconditions")
+    uid, version = text(wanted, "uid"), text(wanted, "resourceVersion")
+    return uid not in ("", pod.uid) or version not in ("", pod.resource_version)
 
 
 def _allowed(pod: AdapterPod, why: str) -> Verdict:

@@ -39,7 +39,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from extender.model.errors import InvalidObject
-from extender.model.indexes import INDEXED_SLOTS_MAX, indexes_from, indexes_text
+from extender.model.indexes import indexes_from, indexes_text
 from extender.model.ledger import Ledger
 from extender.model.names import ACKNOWLEDGED_BYTES_MAX, ASSIGNMENT_BYTES_MAX
 from extender.model.reading import Json, decode_json
@@ -52,10 +52,8 @@ class AssignmentTooLarge(ValueError):
     """An annotation that would be longer than its limit."""
 
 
-SHARE_BYTES_MAX: Final = 1024
-"""More bytes than a share takes: its key and the name of its peer have 253 each."""
-INDEXED_SHARE_BYTES_MAX: Final = SHARE_BYTES_MAX + 9 * INDEXED_SLOTS_MAX
-"""The same if it has so many indexes without neighbours, each of up to eight digits."""
+DRAINS_BYTES: Final = 1024
+"""Kept free for drains, which take more bytes than what is served. So some can always begin."""
 
 
 class ShareState(StrEnum):
@@ -214,41 +212,46 @@ class Epochs:
 def fitting(assignment: Assignment, before: Mapping[str, AssignedShare]) -> Assignment:
     """Return ``assignment`` as far as the annotation may hold it. ``before``: what is told now.
 
-    A drain takes more bytes than what is served. So drains that begin now wait first, and their
-    shares are told as before. Then shares are left out: those that are new, then those that are
-    drained, and of these the last ones by their keys.
+    Shares that are new and do not fit are left out, the last ones by their keys. Shares whose text
+    has grown are told as before. ``DRAINS_BYTES`` stay free for drains, and drains that do not fit
+    there either wait: their shares are told as before.
     """
-    left = ASSIGNMENT_BYTES_MAX - len(_encoded(replace(assignment, shares={})))
-    left -= sum(_size(key, share) for key, share in assignment.shares.items())
-    if left >= 0:
+    empty = len(_encoded(replace(assignment, shares={})))
+    sizes = {key: _size(key, share) for key, share in assignment.shares.items()}
+    most = ASSIGNMENT_BYTES_MAX - empty
+    if sum(sizes.values()) <= most - DRAINS_BYTES:
         return assignment
-    shares = dict(assignment.shares)
-    for key in sorted(shares, reverse=True):
-        share, told = shares[key], before.get(key)
-        if left >= 0:
-            break
-        if told is not None and (told.state, share.state) == (ShareState.SERVE, ShareState.DRAIN):
-            left += _size(key, share) - _size(key, told)
-            shares[key] = told
-    order = sorted(
-        shares, key=lambda key: (key not in before, shares[key].state is ShareState.DRAIN, key)
-    )
-    while left < 0:
-        key = order.pop()
-        left += _size(key, shares.pop(key))
+    shares, told = dict(assignment.shares), {key: _size(key, before[key]) for key in before}
+    drains = {
+        key
+        for key, share in shares.items()
+        if key in before and share.state is ShareState.DRAIN and sizes[key] > told[key]
+    }
+    lasting = sum([told[key] if key in drains else size for key, size in sizes.items()])
+    by_key = sorted(shares, reverse=True)
+    for key in by_key:
+        if lasting > most - DRAINS_BYTES and key not in before:
+            lasting -= sizes[key]
+            del shares[key]
+    for key in by_key:
+        grown = sizes[key] - told[key] if key in before and key not in drains else 0
+        if lasting > most - DRAINS_BYTES and grown > 0:
+            lasting -= grown
+            shares[key] = before[key]
+    left = most - sum([_size(key, share) for key, share in shares.items()])
+    for key in by_key:
+        if left < 0 and key in drains:
+            left += sizes[key] - told[key]
+            shares[key] = before[key]
+    for key in by_key:  # a pool that becomes exclusive adds a lease
+        if left < 0 and key in shares:
+            left += _size(key, shares.pop(key))
     return replace(assignment, shares=shares)
 
 
 def _size(key: str, share: AssignedShare) -> int:
     """Bytes of a share in the annotation, with a comma."""
     return len(orjson.dumps({key: _plain(share)})) - 1
-
-
-def is_full(assignment_text: str) -> bool:
-    """Whether a pod's assignment may have no room for one more share."""
-    indexed = '"indexes":' in assignment_text
-    share = INDEXED_SHARE_BYTES_MAX if indexed else SHARE_BYTES_MAX
-    return len(assignment_text) > ASSIGNMENT_BYTES_MAX - share
 
 
 def encode_assignment(assignment: Assignment) -> str:
@@ -395,23 +398,30 @@ class Acknowledgement:
     load: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self, assignment: Assignment) -> str:
-        """Why its shares do not go with those of ``assignment``, "" if they do. The caller has
-        compared UID and generation.
+        """Why its shares do not go with those of ``assignment``, or with each other; "" if they
+        do. The caller has compared UID and generation.
         """
         for name in _LISTS:
             if unknown := getattr(self, name) - assignment.shares.keys():
                 return f"{name} has {safe_repr(min(unknown), 300)}, which is not assigned"
+        if both := self.serving & self.drained:
+            return f"serving and drained both have {safe_repr(min(both), 300)}"
         return ""
 
     def undone(self, assignment: Assignment) -> frozenset[str]:
         """The shares of ``assignment`` for which the adapter has not yet done what their state
-        asks: those in ``busy``, what it should serve and does not, and what it has not let go.
+        asks: those in ``busy``, what it should serve and does not, what it has not let go, and what
+        it should get ready for and lets go of instead. It does that when it is about to end.
         """
         done = {ShareState.SERVE: self.serving, ShareState.DRAIN: self.drained}
         return self.busy | {
             key
             for key, share in assignment.shares.items()
-            if share.state in done and key not in done[share.state]
+            if (
+                key not in done[share.state]
+                if share.state in done
+                else key in self.draining or key in self.drained
+            )
         }
 
 
@@ -565,5 +575,9 @@ def _load(root: Json) -> Mapping[str, float]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidObject(
                 _SUBJECT, f"load[{safe_repr(key, 80)}]", f"is no number: {safe_repr(value, 80)}"
+            )
+        if value < 0:
+            raise InvalidObject(
+                _SUBJECT, f"load[{safe_repr(key, 80)}]", f"is negative: {safe_repr(value, 80)}"
             )
     return {key: float(value) for key, value in load.items()}

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
+from extender.engine.placing.explain import Step
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.framework import FilterPlugin
 from extender.engine.policy.profile import Profile, Ties
@@ -25,6 +26,7 @@ from extender.whatif.candidates import candidates_of, loss_by_zone
 from extender.whatif.fix import Fixes
 from extender.whatif.fixes import find_fixes
 from extender.whatif.tenants import quota_answer
+from extender.whatif.told import told_of_vpod
 from extender.whatif.trial import never
 
 STEPS_LISTED_MAX: Final = 100
@@ -136,17 +138,18 @@ def explain_vpod(
     key: str,
     *,
     history: Sequence[PastDecision] = (),
+    taken_back: bool = False,
     expired: Callable[[], bool] = never,
 ) -> Answer:
     """Explain one vpod. ``state`` is the caller's own copy; it is the same afterwards. Raises
     UnknownObject.
 
-    ``history`` has earlier decisions, the last one first. ``expired``: whether the time to look for
-    changes is up.
+    ``history`` has earlier decisions, the last one first. ``taken_back``: as for ``place``, of the
+    service's next decision. ``expired``: whether the time to look for changes is up.
     """
     pool = pool_of_vpod(state, key)
     vpod = pool.vpods[key]
-    decision = place(pool, vpod, allowed=state.selects(pool.key, vpod))
+    decision = place(pool, vpod, allowed=state.selects(pool.key, vpod), taken_back=taken_back)
     found = candidates_of(pool, vpod, decision)
     placed = pool.decided_of(key)
     published = {name: count for name, count in vpod.placements.items() if count}
@@ -170,7 +173,7 @@ def explain_vpod(
         "left": decision.pending,
         "reason": str(decision.explanation.told_reason or ""),
         "outcome": outcome_of(pool, vpod, decision),
-        "steps": _steps(pool, vpod, decision),
+        "steps": [*_steps(pool, vpod, decision), *told_of_vpod(pool, key)],
         "decided": history[0].to_json() if history else None,
         "history": [one.to_json() for one in islice(history, HISTORY_LISTED_MAX)],
         "conditions": [
@@ -245,10 +248,15 @@ def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
         f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
         for item in islice(decision.explanation.steps, STEPS_LISTED_MAX)
     ]
+    waiting = {
+        item.pod_name: item.vreplicas
+        for item in decision.explanation.steps
+        if item.step in (Step.HELD_BACK, Step.STAYS)  # they say themselves that it is kept
+    }
     stays = {
-        name: min(count, decision.target.get(name, 0))
+        name: stay
         for name, count in pool.decided_of(vpod.key).items()
-        if decision.target.get(name)
+        if (stay := min(count, decision.target.get(name, 0)) - waiting.get(name, 0)) > 0
     }
     keeps = [f"kept: {count} on {name}" for name, count in islice(stays.items(), STEPS_LISTED_MAX)]
     raised = decision.explanation.wanted - vpod.vreplicas

@@ -203,7 +203,7 @@ def _pool_order(row: dict[str, object]) -> tuple[int, bool, int, int, str]:
 def _state_of(pool: PoolState, pod: PodClaims) -> str:
     """What is special about a pod, in a word or two; "" if nothing is."""
     if published := _unserved(pod):
-        return unserved_on(pod, pod.name, published).why
+        return unserved_on(pod, pod.name, published, pod.unserved().keys()).why
     if pool.adapter_pool is None:
         return "its AdapterPool does not exist"
     if pod.overcommitted:

@@ -32,6 +32,7 @@ from extender.whatif.explanation import (
 from extender.whatif.fix import Fixes
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.pod_fixes import find_pod_fixes
+from extender.whatif.told import told_of_pod
 from extender.whatif.trial import never
 
 NODES_LISTED_MAX: Final = 1_000
@@ -115,7 +116,11 @@ def explain_pod(
         "schedulable": known.schedulable,
         "why": why_unschedulable(pool, known),
         "outcome": _outcome(state, pool, known, nodes),
-        "steps": [*_steps(pool, known, nodes), *_descheduling(state, pool, known)],
+        "steps": [
+            *_steps(pool, known, nodes),
+            *_descheduling(state, pool, known),
+            *told_of_pod(pool, known),
+        ],
         "carries": _carries(pool, known),
         "planned": dict(sorted(nodes.bind_ledger.added.items()))
         if nodes is not None and known.awaits_node

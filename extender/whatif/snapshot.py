@@ -15,6 +15,7 @@ from extender.engine.policy.profile import Profile
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.patience import Patience
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.preemption_budget import PreemptionBudget
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
 from extender.model.ledger import Share
@@ -66,12 +67,13 @@ class PoolSnapshot:
     in_doubt: int
     abandoned: frozenset[str]
     excused: frozenset[str]
-    unserved_shares: Mapping[str, Mapping[str, int]]
-    """By pod name."""
+    unserved_shares: Mapping[str, tuple[Mapping[str, int], frozenset[str]]]
+    """By pod name: ``unserved_shares`` and ``waiting_shares`` of ``PodClaims``."""
     watched_sources: frozenset[str]
     next_start_ordinal: int
     load: PodLoads
     patience: Patience
+    preemption_budget: PreemptionBudget | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         abandoned=pool.abandoned,
         excused=frozenset(name for name, known in pool.pods.items() if known.excused),
         unserved_shares={
-            name: known.unserved_shares
+            name: (known.unserved_shares, known.waiting_shares)
             for name, known in pool.pods.items()
             if known.unserved_shares
         },
@@ -167,6 +169,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         next_start_ordinal=pool.next_start_ordinal,
         load=pool.load,
         patience=pool.patience.copy(),
+        preemption_budget=budget.copy() if (budget := pool.preemption_budget) else None,
     )
 
 
@@ -189,8 +192,8 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
     pool.set_abandoned(taken.abandoned)
     for name in taken.excused:
         pool.excuse(name)
-    for name, shares in taken.unserved_shares.items():
-        pool.set_unserved_shares(name, shares)
+    for name, (shares, waiting) in taken.unserved_shares.items():
+        pool.set_unserved_shares(name, shares, waiting)
     pool.next_start_ordinal = taken.next_start_ordinal
     pool.load = taken.load
-    pool.recall_patience(taken.patience)
+    pool.recall_preemption(taken.patience, taken.preemption_budget)

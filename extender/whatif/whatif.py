@@ -79,6 +79,8 @@ def what_if(
         course = Course(
             last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key])
         )
+        if (tenancy := state.pool(key).tenancy) is not None:
+            tenancy.lift_budget()
         side = side_of(state, key, settle(state, key, course, expired=expired))
         return replace(side, pods=max(side.pods, side.wanted)) if course.grow else side
 

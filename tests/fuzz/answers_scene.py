@@ -54,7 +54,10 @@ class AnswersScene:
                 Health(list),
                 world.metrics,
                 LoadReports(lambda: 0.0),
-                SimpleNamespace(describe_waits=lambda _pool, _vpod: []),  # type: ignore[arg-type]
+                SimpleNamespace(  # type: ignore[arg-type]
+                    describe_waits=lambda _pool, _vpod: [],
+                    was_taken_back=lambda _pool, _vpod: False,
+                ),
             ),
             Config(),
             now=time.time,

@@ -132,7 +132,7 @@ EVICTIONS = (
     Mutant(
         "a late adapter of an evicted pod is tried again after the cool-down",
         "extender/service/placing/handovers.py",
-        "if hand_over.reason in VOLUNTARY_DISRUPTIONS:",
+        "if any(pod.why_leaving in VOLUNTARY_DISRUPTIONS for pod in on):",
         "if False:",
         "the eviction would be allowed before the second attempt",
         (
@@ -281,7 +281,7 @@ MAX_UNAVAILABLE = (
     Mutant(
         "an eviction waits for its turn for ever",
         _UNAVAILABLE,
-        "overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue()",
+        "overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue(known)",
         "overdue = False",
         "a pod that does not come back would hold up kubectl drain for ever",
         (f"{_TURNS}test_an_eviction_that_has_waited_for_too_long_gets_its_turn_in_any_case",),
@@ -308,7 +308,7 @@ MAX_UNAVAILABLE = (
     Mutant(
         "all overdue evictions go at once",
         _UNAVAILABLE,
-        "return len(self._handing_over) < self.most",
+        "return len(others) < self.most and not self._why_not_for_vpods(known, others)",
         "return True",
         "I8: one pod that does not come back would end the limit for all",
         (
@@ -342,5 +342,32 @@ MAX_UNAVAILABLE = (
         "if False:",
         "their shares would wait for room until the deadline, and then be down",
         (f"{_STEPS}test_only_what_has_room_elsewhere_is_handed_over",),
+    ),
+    Mutant(
+        "overdue evictions go beside a pod that hands the same vpod over",
+        _UNAVAILABLE,
+        "return len(others) < self.most and not self._why_not_for_vpods(known, others)",
+        "return len(others) < self.most",
+        "I8: more pods of a vpod leave together than maxUnavailable.perVPod allows",
+        (f"{_TURNS}test_half_an_hour_changes_nothing_for_pods_that_hand_the_same_vpod_over",),
+    ),
+    Mutant(
+        "the turn of a pod whose write was not answered counts for nothing",
+        "extender/service/pools/evictions.py",
+        "return not isinstance(error, OutcomeUnknown)",
+        "return True",
+        "I8: the rollout takes another pod in the same look",
+        (
+            "tests/service/pools/test_rollouts.py::"
+            "test_a_turn_whose_answer_is_lost_counts_before_the_rollout_takes_a_pod",
+        ),
+    ),
+    Mutant(
+        "an eviction of a former pod is one of the pod that is there",
+        _WEBHOOK,
+        "if _is_about_another(request, pod):",
+        "if False:",
+        "all that a pod has is moved away, because somebody evicts the one before it",
+        (f"{_DRAINS}test_an_eviction_of_a_former_pod_of_the_name_is_left_to_the_api_server",),
     ),
 )

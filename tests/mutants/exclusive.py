@@ -73,8 +73,8 @@ EXCLUSIVE = (
     Mutant(
         "what is being written is not held",
         _HOLDERS,
-        "pod.asked[vpod] = asked",
-        "pass",
+        "pod.asked[vpod] = asked._replace(",
+        "_ = asked._replace(",
         "I6: a write whose answer is lost arrives",
         (f"{_TEST}test_what_is_being_written_counts_until_the_pods_assignment_is_another_one",),
     ),
@@ -258,5 +258,21 @@ EXCLUSIVE = (
             "tests/engine/rebalance/test_absence.py::"
             "test_a_pod_that_has_never_acknowledged_says_nothing_about_the_way_to_the_service",
         ),
+    ),
+    Mutant(
+        "a second write forgets what the first one may still tell",
+        _HOLDERS,
+        "indexes=earlier.indexes | asked.indexes",
+        "indexes=asked.indexes",
+        "I6: the first one arrives, and an index is served twice",
+        (f"{_TEST}test_what_an_unanswered_write_may_tell_is_held_after_the_next_write",),
+    ),
+    Mutant(
+        "who knows of Prepare has let go, though it says that it is busy",
+        _HOLDERS,
+        "keeps = before.vreplicas and not adapter.has_done(vpod)",
+        "keeps = before.vreplicas and not adapter.knows_newest()",
+        "I6: a share that comes back is served here still, and elsewhere",
+        (f"{_TEST}test_who_is_busy_with_what_it_is_told_to_prepare_still_holds_what_it_had",),
     ),
 )

@@ -24,8 +24,8 @@ HANDING_OVER = (
     Mutant(
         "a move waits for an adapter that cannot be told of it",
         _RULES,
-        "return adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)",
-        "return adapter.is_prepared(vpod, vreplicas)",
+        "pod.serving and (adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod))",
+        "pod.serving and adapter.is_prepared(vpod, vreplicas)",
         "liveness (seed 260861383): begun and taken back for ever",
         (_WITHHELD,),
     ),
@@ -153,8 +153,8 @@ HANDING_OVER = (
     Mutant(
         "a share is drained before others serve it",
         _RULES,
-        "and not (adapters(name).serves(vpod) or adapters(name).is_left_out(vpod))",
-        "and not (adapters(name).share_of(vpod) or adapters(name).is_left_out(vpod))",
+        "return knows and not (adapter.serves(vpod) or adapter.is_left_out(vpod))",
+        "return knows and not (adapter.share_of(vpod) or adapter.is_left_out(vpod))",
         "I7: it is published where an adapter has not begun to serve",
         (_TAKEN_OVER,),
     ),
@@ -250,7 +250,7 @@ HANDING_OVER = (
     Mutant(
         "a move whose new adapter never gets ready is never taken back",
         _HAND_OVERS,
-        "if self._clock() + TIMER_RESOLUTION_S < hand_over.prepare_until:",
+        "if self._clock() + TIMER_RESOLUTION_S < self._led_for(pool, hand_over.prepare_until):",
         "if hand_over.prepare_until:",
         "liveness: its slots would be held for ever, and nobody told",
         (f"{_MOVES}test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told",),
@@ -350,8 +350,8 @@ HANDING_OVER = (
     Mutant(
         "drains that do not fit are left out of the assignment",
         _TOLD,
-        "if told is not None and (told.state, share.state) ==",
-        "if False and (told.state, share.state) ==",
+        "if left < 0 and key in drains:",
+        "if False and key in drains:",
         "an adapter loses a share at once that it was to have time for",
         (
             "tests/model/test_assignment.py::TestAnnotations::"
@@ -375,6 +375,76 @@ HANDING_OVER = (
         (
             "tests/engine/placing/test_holders.py::"
             "test_a_share_that_comes_back_as_prepare_does_not_hold_its_old_lease_for_ever",
+        ),
+    ),
+    Mutant(
+        "an adapter that was ready can take over although its pod is down",
+        _RULES,
+        "pod.serving and (adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod))",
+        "adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)",
+        "I7: it is published where nobody runs, and leaves where it is served",
+        (_WITHHELD,),
+    ),
+    Mutant(
+        "a pod that is down need not serve before others let go",
+        _RULES,
+        "if not pool.pods[name].serving or _does_not_serve(adapters(name), vpod)",
+        "if pool.pods[name].serving and _does_not_serve(adapters(name), vpod)",
+        "I7: nobody serves until the next pod is back",
+        (f"{_MOVES}test_the_former_pod_goes_on_while_the_next_one_is_down",),
+    ),
+    Mutant(
+        "pods that a move does not concern are waited for",
+        _HAND_OVERS,
+        "and (name in gaining if gaining else view.state.pods[name].serving)",
+        "",
+        "moves wait for the time-out, and name a pod that has done nothing wrong",
+        (f"{_MOVES}test_a_pod_that_the_move_does_not_concern_is_not_waited_for",),
+    ),
+    Mutant(
+        "a second destination has what is left of the first one's time",
+        _HAND_OVERS,
+        "if waits and (hand_over.prepare_until is None or gaining - hand_over.gaining):",
+        "if waits and hand_over.prepare_until is None:",
+        "its move is taken back, although it would be ready in time",
+        (f"{_MOVES}test_the_next_destination_of_a_hand_over_has_its_own_time_to_get_ready",),
+    ),
+    Mutant(
+        "who lets go of what it should get ready for is ready",
+        _TOLD,
+        "else key in self.draining or key in self.drained",
+        "else False",
+        "I7: it is published at an adapter that is about to end",
+        (
+            "tests/model/test_assignment.py::"
+            "test_who_lets_go_of_what_it_should_get_ready_for_is_not_ready",
+        ),
+    ),
+    Mutant(
+        "shares may use all bytes of an assignment",
+        _TOLD,
+        "DRAINS_BYTES: Final = 1024",
+        "DRAINS_BYTES: Final = 0",
+        "liveness: in a full one, no drain can begin",
+        ("tests/model/test_assignment.py::TestAnnotations::test_some_drains_can_always_begin",),
+    ),
+    Mutant(
+        "a share that fits counts as one for which there is no room",
+        _RULES,
+        "return vpod in self.left_out",
+        "return self.share_of(vpod) is None",
+        "I7: it is published before its adapter was told",
+        (_WITHHELD,),
+    ),
+    Mutant(
+        "under Knative's rules a move that waits is decided back",
+        "extender/engine/placing/plan.py",
+        "self.hands_over and self.pool.is_reserved(self.key)",
+        "False",
+        "liveness: such a pool never shrinks",
+        (
+            f"{_MOVES}test_a_move_that_waits_is_not_decided_back_under_rules_that_start_from_the_"
+            "status",
         ),
     ),
 )

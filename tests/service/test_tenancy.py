@@ -295,3 +295,20 @@ async def test_a_pool_with_slots_per_period_takes_no_more_in_a_period():
         first = [seen.index(pair) for pair in ((52, 8), (50, 10))]
         assert first[1] - first[0] == 10, first
         assert await reason(world, "low") == "Preempted"
+
+
+async def test_what_a_quota_takes_is_no_preemption():
+    world = await a_world("tenant-a")
+    await set_quota(world, "tenant-a", limit=20)
+    await world.vpod("high", 5, namespace="tenant-a", priority=1000)
+    await ask_for(world, "tenant-a", 15)
+    async with world.serving() as service:
+        await until(partial(placed, world, "tenant-a"), 15, timeout_s=10)
+        limit: Obj = {"spec": {"limit": 10}}
+        await world.cluster.patch(
+            VREPLICAQUOTAS, "tenant-a", "quota", limit, patch_type=PatchType.MERGE
+        )
+        await until(partial(placed, world, "tenant-a"), 5, timeout_s=30)
+        await asyncio.sleep(1)
+        assert await world.events("Preempted") == []
+        assert "preempted_vreplicas_total 0.0" in service.metrics.render().decode()

@@ -26,6 +26,7 @@ class Step(StrEnum):
     REMOVED = "removed"
     ADDED = "added"
     HELD_BACK = "kept until there is room elsewhere"
+    STAYS = "kept until a move is tried again"
     MOVED_AWAY = "moved away"
 
 

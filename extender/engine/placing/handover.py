@@ -46,8 +46,8 @@ class Adapter(NamedTuple):
 
     assignment: Assignment | None = None
     acknowledged: Acknowledged | None = None
-    full: bool = False
-    """Whether the assignment has no room for a further share (``AssignmentTooLarge``)."""
+    left_out: frozenset[str] = frozenset()
+    """The vpods for which the assignment has no room (``AssignmentTooLarge``)."""
 
     def share_of(self, vpod: str) -> AssignedShare | None:
         """The vpod's share here."""
@@ -55,7 +55,7 @@ class Adapter(NamedTuple):
 
     def is_left_out(self, vpod: str) -> bool:
         """Whether the adapter cannot be told of the vpod. It is not waited for."""
-        return self.full and self.share_of(vpod) is None
+        return vpod in self.left_out
 
     def has_done(self, vpod: str) -> bool:
         """Whether the adapter has done what the newest assignment asks for this vpod."""
@@ -141,7 +141,9 @@ def withheld(
         for name, count in target.items()
         if count > claims[name].published
     }
-    unready = [name for name in more if not _may_take(adapters(name), vpod, target[name])]
+    unready = [
+        name for name in more if not _may_take(pool.pods[name], adapters, vpod, target[name])
+    ]
     if not unready:
         return {}
     held: dict[str, int] = {}
@@ -157,23 +159,30 @@ def unprepared(
 ) -> list[str]:
     """Names of the pods whose adapters ``withheld`` waits for."""
     held = withheld(pool, vpod, target, adapters)
-    return [name for name in held if not _may_take(adapters(name), vpod, target[name])]
+    return [name for name in held if not _may_take(pool.pods[name], adapters, vpod, target[name])]
 
 
-def _may_take(adapter: Adapter, vpod: str, vreplicas: int) -> bool:
-    return adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod)
+def _may_take(pod: PodClaims, adapters: Adapters, vpod: str, vreplicas: int) -> bool:
+    """Whether a pod can take over. One that is not Ready cannot, whatever its adapter has said."""
+    adapter = adapters(pod.name)
+    return pod.serving and (adapter.is_prepared(vpod, vreplicas) or adapter.is_left_out(vpod))
 
 
 def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
     """Names of the pods that the vpod publishes and that do not serve it, except for those without
-    the contract and those that do not run. It is taken over once there are none.
+    the contract. It is taken over once there are none.
     """
     return [
         name
         for name in published_on(pool, vpod)
-        if _is_waited_for(pool.pods[name], adapters)
-        and not (adapters(name).serves(vpod) or adapters(name).is_left_out(vpod))
+        if not pool.pods[name].serving or _does_not_serve(adapters(name), vpod)
     ]
+
+
+def _does_not_serve(adapter: Adapter, vpod: str) -> bool:
+    """Whether an adapter that knows the contract does not serve a vpod that it can be told of."""
+    knows = adapter.acknowledged is not None
+    return knows and not (adapter.serves(vpod) or adapter.is_left_out(vpod))
 
 
 def routable(pool: PoolState, vpod: str, adapters: Adapters) -> dict[str, int]:

@@ -15,8 +15,8 @@ So the order of a move is another one than with ``Overlap``:
 A pod *holds* vreplicas of a vpod from the moment in which its assignment says ``Serve``, until one
 of these is certain:
 
-- Its adapter has acknowledged the newest assignment. This says ``Prepare``, or it says ``Drain`` or
-  fewer vreplicas and the share is not busy.
+- Its adapter has acknowledged the newest assignment. This says ``Prepare``, ``Drain`` or fewer
+  vreplicas, and the share is not busy.
 - It has never acknowledged anything, so it has had no lease, and is told ``Drain`` or fewer
   vreplicas.
 - Its containers have stopped.
@@ -136,7 +136,12 @@ class Holders:
         for vpod, share in after.shares.items():
             asked, holds = _told(share), pod.holds(vpod)
             if share.state is ShareState.SERVE and _is_fewer(holds, asked):
-                pod.asked[vpod] = asked
+                # An earlier write without an answer may still arrive.
+                earlier = pod.asked.get(vpod, _NOTHING)
+                pod.asked[vpod] = asked._replace(
+                    vreplicas=max(earlier.vreplicas, asked.vreplicas),
+                    indexes=earlier.indexes | asked.indexes,
+                )
                 self._of.setdefault(vpod, {})[uid] = None
                 heapq.heappush(self._due, (pod.asked_until, uid, vpod))
 
@@ -251,6 +256,6 @@ def _held_after(adapter: Adapter, vpod: str, had: Held | None, until: float) -> 
         case ShareState.DRAIN:
             return None if adapter.has_done(vpod) else both
         case ShareState.PREPARE:
-            keeps = before.vreplicas and not adapter.knows_newest()
-            # Who renews its lease knows of ``Prepare``, and has let go.
+            # Who renews its lease knows of ``Prepare``. It may still let go of what it had.
+            keeps = before.vreplicas and not adapter.has_done(vpod)
             return before._replace(until=before.until or until) if keeps else None

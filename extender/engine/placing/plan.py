@@ -172,6 +172,7 @@ class _Plan:
         self.vpod = vpod
         self.key = vpod.key
         self.rules = pool.profile.rules
+        self.hands_over = pool.adapter_pool is not None and pool.adapter_pool.hands_over
         self.weight = vpod.weight
         self.amounts = vpod.per_vreplica
         self.failure = ""
@@ -297,7 +298,7 @@ class _Plan:
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
             elif self.taken_back and pod.draining and pod.serving and not pod.abandoned:
                 self.kept[name] = self._trim(name, count)
-                self._note(Step.HELD_BACK, name, self.kept[name], "no adapter was ready for it")
+                self._note(Step.STAYS, name, self.kept[name], "no adapter was ready elsewhere")
             elif pod.leaving or self._is_emptied(pod):
                 # What overcommits the pod may not wait there: a ledger beyond its slots can never
                 # be written (I1).
@@ -314,7 +315,11 @@ class _Plan:
         claims = self.pool.claims_of(self.key)
         if not claims:  # most vpods that are decided are new
             return {}
-        if self.rules.start_from_decided and not self.taken_back:
+        starts_from_decided = self.rules.start_from_decided or (
+            # A move that waits for adapters is decided, and the status does not say so yet.
+            self.hands_over and self.pool.is_reserved(self.key)
+        )
+        if starts_from_decided and not self.taken_back:
             return self._decided(self._most_wanted())
         # An object that callers ask for, too, may publish pods that its pool has forgotten.
         return {
@@ -350,8 +355,7 @@ class _Plan:
         for has its place. Then only minPodsPerVPod can want more. What came back for that would
         undo the move.
         """
-        pool = self.pool.adapter_pool
-        return pool is not None and pool.hands_over and sum(placed.values()) >= self.vpod.vreplicas
+        return self.hands_over and sum(placed.values()) >= self.vpod.vreplicas
 
     def _coming_back(self, placed: Mapping[str, int], more: int) -> dict[str, int]:
         """Pod name -> vreplicas that come back there.
@@ -500,7 +504,8 @@ class _Plan:
         """
         if missing <= 0:
             return 0
-        back = min(missing, sum(self.leaving.values())) if self.rules.drain_waits_for_room else 0
+        waits = self.rules.drain_waits_for_room or self.hands_over
+        back = min(missing, sum(self.leaving.values())) if waits else 0
         left = self._grow(back) if back else 0
         if left:
             self._hold_back(left)

@@ -211,6 +211,7 @@ class PodClaims:
         "schedulable",
         "tenant_bytes",
         "unserved_shares",
+        "waiting_shares",
     )
 
     def __init__(self, name: str, ordinal: int | None) -> None:
@@ -244,6 +245,8 @@ class PodClaims:
         """
         self.unserved_shares: Mapping[str, int] = {}
         """Vpod key -> vreplicas that its adapter has not begun to serve in time."""
+        self.waiting_shares: frozenset[str] = frozenset()
+        """The vpods among these that it may not serve yet, because another pod has not let go."""
         self.abandoned = False
         """It was not Ready for longer than rescheduleAfterSeconds."""
         self.condemned = False

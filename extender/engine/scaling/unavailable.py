@@ -44,11 +44,12 @@ class UnavailablePods:
         self._names.add(known.name)
         self._handing_over.add(known.name)
 
-    def may_go_overdue(self) -> bool:
+    def may_go_overdue(self, known: PodClaims) -> bool:
         """Whether a pod may be taken that has waited for too long: pods that are unavailable for
         another reason do not count for it.
         """
-        return len(self._handing_over) < self.most
+        others = self._handing_over
+        return len(others) < self.most and not self._why_not_for_vpods(known, others)
 
     def why_not(self, known: PodClaims) -> str:
         """Why the pod may not be taken out of service now, for people; "" if it may."""
@@ -59,14 +60,14 @@ class UnavailablePods:
         if len(self._names) >= self.most:
             are = f"{counted_are(len(self._names), 'pod')} unavailable ({_named(self._names)})"
             return f"{are}, and maxUnavailable.pool allows {self.most}"
-        return self._why_not_for_vpods(known)
+        return self._why_not_for_vpods(known, self._names)
 
-    def _why_not_for_vpods(self, known: PodClaims) -> str:
-        if not self._names:
+    def _why_not_for_vpods(self, known: PodClaims, unavailable: set[str]) -> str:
+        if not unavailable:
             return ""
         for key in known.claims:
             names = self._pool.claims_of(key).keys()
-            taken, most = names & self._names, self._per_vpod.of(len(names))
+            taken, most = names & unavailable, self._per_vpod.of(len(names))
             if len(taken) >= most:
                 of = f"{len(taken)} of {counted(len(names), 'pod')} ({_named(taken)})"
                 return f"unavailable: {of}, and maxUnavailable.perVPod allows {most} for {key}"
@@ -93,9 +94,8 @@ def next_turns(
     """The evictions that change now, the oldest first: they get their turn, or are queued.
     ``now_s``: epoch seconds. ``is_fresh``: whether somebody still tries to evict the pod.
 
-    One that has waited for ``TURN_MAX_S`` gets it while fewer pods than ``maxUnavailable.pool``
-    hand their shares over: a pod that does not come back must not hold up ``kubectl drain`` for
-    ever.
+    For one that has waited for ``TURN_MAX_S``, ``maxUnavailable`` counts only the pods that hand
+    their shares over: a pod that does not come back must not hold up ``kubectl drain`` for ever.
     """
     if pool.adapter_pool is None or not pool.adapter_pool.hands_over:
         return []
@@ -111,7 +111,7 @@ def next_turns(
         return []
     unavailable, turns = UnavailablePods(pool), []
     for eviction, known, pod in sorted(waiting, key=lambda one: (one[0].first_s, one[1].name)):
-        overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue()
+        overdue = now_s - eviction.first_s >= TURN_MAX_S and unavailable.may_go_overdue(known)
         why_not = unavailable.why_not(known)[:BEHIND_CHARS_MAX]
         if overdue or not why_not:
             unavailable.take(known)

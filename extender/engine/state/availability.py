@@ -14,7 +14,7 @@ placements of one vpod, and gives the reason.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -51,6 +51,8 @@ class AvailableReason(StrEnum):
     """The pod is Ready, and its adapter does not renew its lease (``pools.adapter_leases``)."""
     ADAPTER_NOT_SERVING = "AdapterNotServing"
     """The pod is Ready, and its adapter has not begun to serve the vpod in time."""
+    WAITING_FOR_HAND_OVER = "WaitingForHandOver"
+    """The pod is Ready, and its adapter may not serve the vpod before another pod has let go."""
     NOT_ALL_PLACED = "NotAllPlaced"
     """All placed vreplicas are served, but not all wanted ones are placed. The condition Scheduled
     says why.
@@ -64,6 +66,7 @@ UNSERVED_REASONS: Final = (
     AvailableReason.POD_NOT_READY,
     AvailableReason.LEASE_EXPIRED,
     AvailableReason.ADAPTER_NOT_SERVING,
+    AvailableReason.WAITING_FOR_HAND_OVER,
 )
 """The reasons why placed vreplicas are not served, the worst first."""
 _COUNTED: Final = re.compile(r"(\d{1,10}) of ")
@@ -156,7 +159,7 @@ def availability_of(
     return Availability(
         wanted,
         sum(placements.values()),
-        _ordered(unserved_on(known, name, count) for name, count, known in unserved),
+        _ordered(unserved_on(known, name, count, {vpod}) for name, count, known in unserved),
     )
 
 
@@ -166,9 +169,9 @@ def pool_availability(pool: "PoolState") -> Availability:
     for known in pool.pods.values():
         on_it = sum(claim.published for key, claim in known.claims.items() if key in pool.vpods)
         published += on_it
-        not_served = known.unserved().items()
-        if count := sum(count for key, count in not_served if key in pool.vpods):
-            unserved.append(unserved_on(known, known.name, count))
+        not_served = {key: count for key, count in known.unserved().items() if key in pool.vpods}
+        if count := sum(not_served.values()):
+            unserved.append(unserved_on(known, known.name, count, not_served.keys()))
     pending = sum(
         pool.vpods[key].vreplicas - pool.decided_vreplicas(key) for key in pool.vpods_with_pending
     )
@@ -252,8 +255,10 @@ def condition_of(vpod: VPod) -> Condition | None:
     return next((item for item in vpod.conditions if item.type == AVAILABLE), None)
 
 
-def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
-    """Describe a pod that has that many vreplicas and does not serve them."""
+def unserved_on(
+    known: PodClaims | None, name: str, vreplicas: int, vpods: Collection[str] = ()
+) -> Unserved:
+    """Describe a pod that has that many vreplicas, of ``vpods``, and does not serve them."""
     pod = known.pod if known is not None else None
     if known is None or pod is None or pod.finished or not pod.node:
         why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
@@ -270,12 +275,15 @@ def unserved_on(known: PodClaims | None, name: str, vreplicas: int) -> Unserved:
     if pod.deleting:
         return Unserved(name, vreplicas, AvailableReason.POD_TERMINATING, "the pod is terminating")
     if pod.lease_expired:
-        why = "the adapter's lease has run out"
-        return Unserved(name, vreplicas, AvailableReason.LEASE_EXPIRED, why)
-    if pod.ready:
-        why = "its adapter does not serve them"
-        return Unserved(name, vreplicas, AvailableReason.ADAPTER_NOT_SERVING, why)
-    return Unserved(name, vreplicas, AvailableReason.POD_NOT_READY, "the pod is not Ready")
+        reason, why = AvailableReason.LEASE_EXPIRED, "the adapter's lease has run out"
+    elif not pod.ready:
+        reason, why = AvailableReason.POD_NOT_READY, "the pod is not Ready"
+    elif vpods and known.waiting_shares.issuperset(vpods):
+        reason = AvailableReason.WAITING_FOR_HAND_OVER
+        why = "its adapter waits until another pod has let them go"
+    else:
+        reason, why = AvailableReason.ADAPTER_NOT_SERVING, "its adapter does not serve them"
+    return Unserved(name, vreplicas, reason, why)
 
 
 def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:

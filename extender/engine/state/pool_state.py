@@ -26,6 +26,7 @@ from extender.engine.pods.topology import Topology
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.engine.state.patience import Patience
 from extender.engine.state.pool_pods import PoolPods
+from extender.engine.state.preemption_budget import PreemptionBudget
 from extender.engine.state.tenancy import PoolTenancy, Surroundings, TenantUse
 from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, times
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
@@ -204,15 +205,17 @@ class PoolState(PoolPods):
             pod.revision += 1
             self._refresh_served(pod)
 
-    def set_unserved_shares(self, pod_name: str, shares: Mapping[str, int]) -> None:
-        """The adapter of that pod does not serve so many vreplicas (by vpod), although it was told
-        to.
+    def set_unserved_shares(
+        self, pod_name: str, shares: Mapping[str, int], waiting: frozenset[str]
+    ) -> None:
+        """The adapter of that pod does not serve so many vreplicas (by vpod). ``waiting``: the
+        vpods among them that it is not told to serve yet.
         """
         pod = self.pods.get(pod_name)
-        if pod is None or pod.unserved_shares == shares:
+        if pod is None or (pod.unserved_shares, pod.waiting_shares) == (shares, waiting):
             return
         changed = {**pod.unserved_shares, **shares}
-        pod.unserved_shares = shares
+        pod.unserved_shares, pod.waiting_shares = shares, waiting
         self.revision += 1
         pod.revision += 1
         for key in changed:
@@ -330,9 +333,16 @@ class PoolState(PoolPods):
         self._settle()
         return self.tenancy.uses() if self.tenancy is not None and self.has_tenants else []
 
-    def recall_patience(self, patience: Patience) -> None:
-        """Take over what another state remembers of who has waited."""
+    @property
+    def preemption_budget(self) -> PreemptionBudget | None:
+        """What is remembered of slots that were taken; None if the pool admits everything."""
+        return self.tenancy.budget if self.tenancy is not None else None
+
+    def recall_preemption(self, patience: Patience, budget: PreemptionBudget | None) -> None:
+        """Take over what another state remembers of who has waited, and of what was taken."""
         self.patience = patience.copy()
+        if self.tenancy is not None and budget is not None:
+            self.tenancy.recall_budget(budget)
         self._resize()
 
     def _resize(self) -> None:
@@ -463,7 +473,8 @@ class PoolState(PoolPods):
             could_take = self.tenancy.beneficiaries(waiting)
             if self.patience.look(could_take, waiting, pool.preemption.patience_s, now):
                 self._resize()
-                self._settle()
+            self.tenancy.renew_budget(now)
+            self._settle()
         stale = [
             (key, name)
             for key, claims in self.claims_by_vpod.items()

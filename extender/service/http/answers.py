@@ -49,6 +49,7 @@ class Answers:
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
             load=parts.load,
             waits=parts.hand_overs.describe_waits,
+            taken_back=parts.hand_overs.was_taken_back,
         )
         self.watchers = Watchers(
             caches,

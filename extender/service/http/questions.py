@@ -87,6 +87,7 @@ POOLS_BESIDE: Final = 2
 NOBODY_LEADS: Final = "no replica leads the pool now: nothing is decided or written until one does"
 
 Waits = Callable[[str, str], list[str]]
+TakenBack = Callable[[str, str], bool]
 Expired = Callable[[], bool]
 Work = Callable[[Expired], Answer]
 
@@ -95,6 +96,10 @@ _KEY: Final = re.compile(r"[-a-z0-9.]{1,253}/[-a-z0-9.]{1,253}(@[-a-z0-9.]{1,320
 
 def _nothing_waits(_pool: str, _vpod: str) -> list[str]:
     return []
+
+
+def _none_taken_back(_pool: str, _vpod: str) -> bool:
+    return False
 
 
 class Refused(VReplicaError):
@@ -120,14 +125,17 @@ class Questions:
         who: Callable[[str], dict[str, object]],
         load: LoadReports | None = None,
         waits: Waits = _nothing_waits,
+        taken_back: TakenBack = _none_taken_back,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         """``who``: for a pool key, the fields of an answer that name this replica and the pool's
         leader. ``load``: what is reported to it. ``waits``: for a pool and a vpod, what a hand-over
-        waits for, in sentences.
+        waits for, in sentences. ``taken_back``: whether its hand-over was taken back, so that its
+        next decision leaves it where it is.
         """
         self._load = load
         self._waits = waits
+        self._taken_back = taken_back
         self._caches = caches
         self._history = history
         self._refusal = refusal
@@ -216,10 +224,13 @@ class Questions:
             snapshot = Snapshot.of(self._caches.state, keys)
             history = self._history.history(key) or history_from_conditions(pool.vpods[key])
             who, load = self._who(pool.key), self._load.of_vpod(pool, key) if self._load else []
-            waits = self._waits(pool.key, key)
+            waits, taken_back = self._waits(pool.key, key), self._taken_back(pool.key, key)
 
             def work(expired: Expired) -> Answer:
-                answer = explain_vpod(snapshot.state(), key, history=history, expired=expired) | who
+                answer = explain_vpod(
+                    snapshot.state(), key, history=history, taken_back=taken_back, expired=expired
+                )
+                answer |= who
                 _add_steps(answer, [*load, *waits])
                 if not answer["leader"]:
                     answer["outcome"] = f"{answer['outcome']}; {NOBODY_LEADS}"

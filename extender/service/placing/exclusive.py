@@ -124,7 +124,7 @@ class ExclusiveShares:
             if held.until is not None:
                 left_s = held.until - self._clock()
                 found.append(f"waits until the lease of {name} has run out ({left_s:.0f} s more)")
-            elif held.vreplicas > published.get(name, 0):
+            elif held.vreplicas > published.get(name, 0) and not self._drains(state, name, vpod):
                 found.append(f"waits until the adapter of {name} has let go")
         for name, until in holders.in_doubt(vpod):
             if not published.get(name):
@@ -139,6 +139,16 @@ class ExclusiveShares:
                 f"are gone have run out ({left_s:.0f} s more)"
             )
         return found
+
+    def _drains(self, state: PoolState, name: str, vpod: str) -> bool:
+        """Whether a pod is told to drain the vpod. ``HandOvers`` says that this is waited for."""
+        known = state.pods.get(name)
+        told = (
+            self._adapter_of(known.pod).share_of(vpod)
+            if known is not None and known.pod is not None
+            else None
+        )
+        return told is not None and told.state is ShareState.DRAIN
 
     def _wants_more(self, state: PoolState, vpod: str) -> bool:
         """Whether the vpod publishes more vreplicas somewhere than the pod is told to serve."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from extender.engine.placing.handover import Adapter, Adapters
 from extender.engine.state.pool_state import PoolState
-from extender.model.assignment import decode_acknowledged, decode_assignment, is_full
+from extender.model.assignment import decode_acknowledged, decode_assignment
 from extender.model.objects import AdapterPod, Handoff
 from extender.service.watching.caches import Caches
 
@@ -26,6 +26,8 @@ class HandOverViews:
         self._caches = caches
         self._adapters: dict[str, tuple[str | None, str | None, Adapter]] = {}
         """Pod key -> the texts that were decoded, and the result."""
+        self._left_out: dict[str, frozenset[str]] = {}
+        """Pod key -> the vpods that its adapter cannot be told of."""
 
     def handoff(self, pool: str) -> Handoff | None:
         """The pool's spec.handoff; None if it hands nothing over."""
@@ -61,10 +63,17 @@ class HandOverViews:
             return decoded[2]
         assignment = decode_assignment(pod.assignment_text, pod.uid)
         said = decode_acknowledged(pod.acknowledged_text) if assignment is not None else None
-        adapter = Adapter(assignment, said, is_full(pod.assignment_text or ""))
+        adapter = Adapter(assignment, said, self._left_out.get(pod.key, frozenset()))
         self._adapters[pod.key] = (pod.assignment_text, pod.acknowledged_text, adapter)
         return adapter
+
+    def leave_out(self, pod: AdapterPod, vpods: frozenset[str]) -> None:
+        """The pod's adapter cannot be told of these vpods, because its assignment is full."""
+        if vpods != self._left_out.get(pod.key, frozenset()):
+            self._left_out[pod.key] = vpods
+            self._adapters.pop(pod.key, None)
 
     def forget(self, pod: AdapterPod) -> None:
         """The pod is gone."""
         self._adapters.pop(pod.key, None)
+        self._left_out.pop(pod.key, None)

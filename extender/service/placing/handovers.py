@@ -69,20 +69,22 @@ class _HandOver:
 
         prepare_until       it waits for adapters to get ready; the status waits
         serve_until         it waits for adapters to serve; ``Drain`` waits
-        taken_back_until    it was taken back, because adapters did not get ready in time
+        taken_back_at       it was taken back, because adapters did not get ready in time
         none of these       its last ``Drain`` is under way, or it ends with the next commit
     """
 
     prepare_until: float | None = None
     """Until when its status waits for adapters to get ready; None while it does not wait."""
+    gaining: frozenset[str] = frozenset()
+    """The pods that get vreplicas by it; empty if another leader has begun it."""
     serve_until: float | None = None
     """Until when its former pods keep its vreplicas, although the pods that it publishes do not all
     serve yet; None while nothing waits for that.
     """
     late_to_serve: bool = False
     """Whether that time has passed, which was reported."""
-    taken_back_until: float = 0.0
-    """Until then the vpod does not leave draining pods, because its hand-over was taken back."""
+    taken_back_at: float | None = None
+    """When it was taken back. For some time after that, the vpod does not leave draining pods."""
     reason: MoveReason | None = None
     timer: asyncio.TimerHandle | None = None
     partly_written: bool = False
@@ -116,6 +118,7 @@ class HandOvers:
         self._clock = clock
         self._now = now
         self._vpod_events = vpod_events
+        self._leads_since = leads_since
         self._metrics = metrics
         self.decide: OnChange = _ignore
         self.request_assignment: OnChange = _ignore
@@ -150,21 +153,32 @@ class HandOvers:
 
     def was_taken_back(self, pool: str, vpod: str) -> bool:
         """Whether the vpod must not leave draining pods: its hand-over was taken back."""
-        hand_over = self._hand_overs.get((pool, vpod))
-        return (
-            hand_over is not None
-            and self._clock() + TIMER_RESOLUTION_S < hand_over.taken_back_until
-        )
+        return self._clock() + TIMER_RESOLUTION_S < self._taken_back_until(pool, vpod)
+
+    def _taken_back_until(self, pool: str, vpod: str) -> float:
+        """When a hand-over that was taken back is tried again: after the pool's cool-down, or after
+        at most ``LOOK_AGAIN_S`` if one of the vpod's pods is to go, for one of
+        ``VOLUNTARY_DISRUPTIONS``. It goes at ``eviction.deadline_s`` in any case.
+        """
+        hand_over, state = self._hand_overs.get((pool, vpod)), self._caches.state.pools.get(pool)
+        if hand_over is None or hand_over.taken_back_at is None:
+            return 0.0
+        if state is None or state.adapter_pool is None:
+            return 0.0
+        pause_s: float = state.adapter_pool.move_cooldown_s
+        on = (state.pods[name] for name in state.claims_of(vpod))
+        if any(pod.why_leaving in VOLUNTARY_DISRUPTIONS for pod in on):
+            pause_s = min(pause_s, LOOK_AGAIN_S)
+        return hand_over.taken_back_at + pause_s
 
     def take_back_overdue(self, pool: str, vpod: str) -> list[str]:
         """Take the vpod's hand-over back if adapters have not got ready in time. Return the names
-        of their pods. It is tried again after the pool's cool-down, or after at most
-        ``LOOK_AGAIN_S`` if the pod is to go: for one of ``VOLUNTARY_DISRUPTIONS``.
+        of their pods.
         """
         hand_over = self._hand_overs.get((pool, vpod))
         if hand_over is None or hand_over.prepare_until is None:
             return []
-        if self._clock() + TIMER_RESOLUTION_S < hand_over.prepare_until:
+        if self._clock() + TIMER_RESOLUTION_S < self._led_for(pool, hand_over.prepare_until):
             return []
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
@@ -172,10 +186,7 @@ class HandOvers:
         late = rules.unprepared(state, vpod, state.decided_of(vpod), self.views.adapters(state))
         if late:
             hand_over.prepare_until = None
-            pause_s: float = state.adapter_pool.move_cooldown_s
-            if hand_over.reason in VOLUNTARY_DISRUPTIONS:
-                pause_s = min(pause_s, LOOK_AGAIN_S)  # the pod goes at ``eviction.deadline_s``
-            hand_over.taken_back_until = self._clock() + pause_s
+            hand_over.taken_back_at = self._clock()
             self._arm(pool, vpod, hand_over)
             self._report(state, vpod, PREPARE, late)
         return late
@@ -189,8 +200,13 @@ class HandOvers:
         if not (waits or decision.moves):
             return
         hand_over = self._hand_overs.setdefault((decision.pool, decision.vpod), _HandOver())
-        if waits and hand_over.prepare_until is None:
+        claims = view.state.claims_of(decision.vpod)
+        gaining = frozenset(
+            name for name, count in decision.target.items() if count > claims[name].published
+        )
+        if waits and (hand_over.prepare_until is None or gaining - hand_over.gaining):
             hand_over.prepare_until = self._clock() + view.handoff.prepare_timeout_s
+        hand_over.gaining |= gaining
         if decision.moves:
             hand_over.reason = decision.moves[0].reason
 
@@ -278,7 +294,9 @@ class HandOvers:
             elif hand_over is not None:
                 hand_over.partly_written = False
                 hand_over.prepare_until = None
+                hand_over.reason, hand_over.gaining = None, frozenset()
                 hand_over.wait_to_serve(None)
+                self._arm(pool, vpod, hand_over)
 
     # -- what adapters are told --------------------------------------------------------------------
 
@@ -325,7 +343,14 @@ class HandOvers:
         if view.handoff.mode is HandoffMode.EXCLUSIVE:
             return True
         hand_over = self._hand_overs.get((view.state.key, vpod))
-        late = [name for name in rules.unserving(view.state, vpod, view.adapters) if name != beside]
+        # Pods that the move does not concern are not waited for. If another leader has begun it,
+        # nobody knows which ones these are: then those that are down are left out.
+        gaining = hand_over.gaining if hand_over is not None else frozenset()
+        late = [
+            name
+            for name in rules.unserving(view.state, vpod, view.adapters)
+            if name != beside and (name in gaining if gaining else view.state.pods[name].serving)
+        ]
         if not (late or self.indexed.behind(view.state, vpod)):
             if hand_over is not None and hand_over.serve_until is not None:
                 began = hand_over.serve_until - view.handoff.prepare_timeout_s
@@ -335,13 +360,22 @@ class HandOvers:
         hand_over = self._hand_overs.setdefault((view.state.key, vpod), _HandOver())
         if hand_over.serve_until is None:
             hand_over.wait_to_serve(self._clock() + view.handoff.prepare_timeout_s)
-        if self._clock() + TIMER_RESOLUTION_S < (hand_over.serve_until or 0.0):
+        until = self._led_for(view.state.key, hand_over.serve_until or 0.0)
+        if self._clock() + TIMER_RESOLUTION_S < until:
             return False
         if not hand_over.late_to_serve:
             hand_over.late_to_serve = True
             late = late or list(rules.published_on(view.state, vpod))
             self._report(view.state, vpod, SERVE, late)
         return True
+
+    def _led_for(self, pool: str, until: float) -> float:
+        """``until``, but at least a whole time-out after this replica began to lead: nobody could
+        tell adapters anything before.
+        """
+        handoff = self.views.handoff(pool)
+        timeout_s = handoff.prepare_timeout_s if handoff is not None else 0
+        return max(until, self._leads_since(pool) + timeout_s)
 
     def routable(self, vpod: VPod) -> Mapping[str, int]:
         """Pod name -> vreplicas, for those who send work to the vpod's adapters."""
@@ -370,10 +404,10 @@ class HandOvers:
             since_s = handoff.drain_timeout_s - left_s
             found.append(_wait(pod, "let go", since_s, handoff.drain_timeout_s))
         found += self.exclusive.describe_waits(pool, vpod)
-        if hand_over.taken_back_until > clock:
+        if (again_at := self._taken_back_until(pool, vpod)) > clock:
             found.append(
-                f"an adapter did not get ready in time: it leaves no pod that is drained for "
-                f"{hand_over.taken_back_until - clock:.0f} s more"
+                f"a move was taken back, because an adapter did not get ready in time: it is not "
+                f"tried again for {again_at - clock:.0f} s"
             )
         return found
 
@@ -405,11 +439,18 @@ class HandOvers:
         if hand_over.timer is not None:
             hand_over.timer.cancel()
         clock, state = self._clock(), self._caches.state.pools.get(pool)
-        times = [hand_over.prepare_until, hand_over.serve_until, hand_over.taken_back_until]
+        times = [
+            *(
+                self._led_for(pool, at)
+                for at in (hand_over.prepare_until, hand_over.serve_until)
+                if at is not None
+            ),
+            self._taken_back_until(pool, vpod),
+        ]
         if hand_over.partly_written and state is not None:
             left = rules.unreleased(state, vpod, self.views.adapters(state), self._now())
             times += [clock + left_s for left_s in left.values()]
-        due = [at for at in times if at is not None and at > clock + TIMER_RESOLUTION_S]
+        due = [at for at in times if at > clock + TIMER_RESOLUTION_S]
         if hand_over.partly_written:
             due.append(clock + LOOK_AGAIN_S)
         if due:

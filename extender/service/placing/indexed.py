@@ -86,6 +86,8 @@ class IndexedShares:
         before = indexes_from(current.indexes) if current is not None else 0
         count = pod.ledger[vpod].vreplicas if vpod in pod.ledger else 0
         indexes = told_next(before, at_rest.get(pod.name, 0), count)
+        if not indexes and current is not None and not current.indexes:
+            return instruction  # the pool has got indexes meanwhile; this share leaves without any
         # An index may come back before it has left: its pod needs a greater epoch than the other.
         back = before & at_rest.get(pod.name, 0)
         epochs = (

@@ -60,6 +60,8 @@ class VPodEvents:
 
     def _preempted(self, pool: PoolState, vpod: VPod, decision: Decision) -> None:
         """Report to both sides that slots go from vpods to others of a higher priority."""
+        if pool.adapter_pool is None or pool.adapter_pool.preemption is None:
+            return
         left_out = vpod.not_admitted
         if left_out is not None and left_out.reason is ConflictReason.PREEMPTED:
             lost = sum(

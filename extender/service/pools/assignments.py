@@ -206,12 +206,16 @@ class AssignmentWriter:
             partial(self._hand_overs.instruct, pod),
             lease_s=pool.lease_s if pool is not None else 0,
         )
+        views = self._hand_overs.views
         if after is None:
+            views.leave_out(pod, frozenset())
             return []
         whole, after = after, fitting(after, before.shares if before is not None else {})
+        left_out = frozenset(whole.shares.keys() - after.shares.keys())
+        views.leave_out(pod, left_out)
         if after is not whole:
-            if left_out := len(whole.shares) - len(after.shares):
-                self._report(pod, left_out)
+            if left_out:
+                self._report(pod, len(left_out))
             if before is not None and after.shares == before.shares:
                 return []
         self._hand_overs.exclusive.asked(pod, before, after)

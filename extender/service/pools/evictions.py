@@ -8,7 +8,7 @@ from typing import Final
 
 from extender.engine.scaling.unavailable import next_turns
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import PODS, ApiError, PatchType
+from extender.kube.api import PODS, ApiError, OutcomeUnknown, PatchType
 from extender.kube.fence import PoolApi
 from extender.model.bucket import Bucket
 from extender.model.decode import pod_from
@@ -49,8 +49,10 @@ class EvictionMarks:
             self._renewed[new.uid] = (mark.latest_s, self._clock())
 
 
-async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Eviction) -> None:
-    """Mark the pod, in the version that was decided on. After a failure, the next look retries."""
+async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Eviction) -> bool:
+    """Mark the pod, in the version that was decided on. After a failure, the next look retries.
+    Return False if nobody knows whether the mark is stored.
+    """
     patch = mark_patch(pod, mark)
     try:
         reply = await fenced(pod.pool).patch(
@@ -58,16 +60,22 @@ async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Evi
         )
     except ApiError as error:
         log.info("pod %s is not marked: %s", pod.key, error)
-    else:
-        caches.pods.written(pod_from(reply))
+        return not isinstance(error, OutcomeUnknown)
+    caches.pods.written(pod_from(reply))
+    return True
 
 
 async def give_turns(
     caches: Caches, fenced: PoolApi, state: PoolState, now_s: float, marks: EvictionMarks
-) -> None:
-    """Give the evictions that wait in a pool their turns. ``now_s``: epoch seconds."""
+) -> bool:
+    """Give the evictions that wait in a pool their turns. ``now_s``: epoch seconds. Return False if
+    nobody knows whether a pod has got its turn. Then no other pod may get one before the watch
+    tells.
+    """
     for pod, eviction in next_turns(state, now_s, marks.is_fresh):
-        await write_mark(caches, fenced, pod, eviction)
+        if not await write_mark(caches, fenced, pod, eviction):
+            return False
+    return True
 
 
 async def give_up_evictions(

@@ -162,7 +162,8 @@ class Rollouts:
             return
         if pool.hands_over:
             self._handing_over.add(key)
-            await give_turns(self._caches, self._fenced, state, self._now(), self._marks)
+            if not await give_turns(self._caches, self._fenced, state, self._now(), self._marks):
+                return
         else:
             self._handing_over.discard(key)
         if not pool.rolls_out:

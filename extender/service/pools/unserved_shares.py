@@ -18,7 +18,7 @@ An adapter that has never acknowledged does not know the contract. Its pod serve
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -79,7 +79,7 @@ class _PodShares:
         done = self.said.generation >= share.generation and not self._is_busy(vpod, self.said)
         if not done:
             return min(share.before, share.vreplicas)
-        return share.vreplicas if share.state is ShareState.SERVE else 0
+        return _to_serve(share)
 
     def _is_busy(self, vpod: str, said: Acknowledged) -> bool:
         if said.all_busy:  # the names did not fit: perhaps those of drains only
@@ -89,6 +89,17 @@ class _PodShares:
     def unserved(self, vpod: str, published: int) -> int:
         """How many of the vreplicas that a vpod publishes here are not served."""
         return max(0, published - self.served(vpod)) if self.said is not None else 0
+
+    def waiting(self, vpods: Iterable[str]) -> Iterator[str]:
+        """Those of ``vpods`` of which the adapter is only told to get ready, or to serve fewer."""
+        for vpod in vpods:
+            share = self.told.get(vpod)
+            if share is not None and self.served(vpod) >= _to_serve(share):
+                yield vpod
+
+
+def _to_serve(share: _Share) -> int:
+    return share.vreplicas if share.state is ShareState.SERVE else 0
 
 
 class UnservedShares:
@@ -163,10 +174,12 @@ class UnservedShares:
         )
 
     def _tell(self, pool: PoolState, name: str, shares: Mapping[str, int]) -> None:
-        known = pool.pods.get(name)
-        if known is not None and known.unserved_shares != shares:
-            pool.set_unserved_shares(name, shares)
-            self._on_change(pool.key, name)
+        known, told = pool.pods.get(name), self._pods.get(pool.key, {}).get(name)
+        waiting = frozenset(told.waiting(shares)) if told is not None else frozenset()
+        if known is None or (known.unserved_shares, known.waiting_shares) == (shares, waiting):
+            return
+        pool.set_unserved_shares(name, shares, waiting)
+        self._on_change(pool.key, name)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and (new is None or (old.uid, old.pool) != (new.uid, new.pool)):

@@ -138,7 +138,7 @@ class Hand(NamedTuple):
         return {int(name.rpartition("-")[2]): count for name, count in found.items()}
 
 
-FULL = adapter(None)._replace(full=True)
+FULL = adapter(None)._replace(left_out=frozenset({KEY}))
 SERVES, PREPARES, PREPARED = adapter(SERVE), adapter(PREPARE, busy=True), adapter(PREPARE)
 
 
@@ -172,6 +172,11 @@ def test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over(
             Hand({0: 2}, {1: 2}, {0: SERVES}), {1: 2}, id="the new adapter has said nothing yet"
         ),
         pytest.param(Hand({0: 2}, {1: 2}, {0: SERVES, 1: PREPARED}), {}, id="it is prepared"),
+        pytest.param(
+            Hand({0: 2}, {1: 2}, {0: SERVES, 1: PREPARED}, frozenset({1})),
+            {1: 2},
+            id="it is prepared, and its pod is not Ready any more",
+        ),
         pytest.param(
             Hand({0: 2}, {1: 2}, {0: SERVES, 1: FULL}), {}, id="the new adapter cannot be told"
         ),
@@ -236,7 +241,7 @@ def test_a_move_is_not_published_before_its_new_adapters_are_prepared(
         pytest.param(Hand({1: 2}, {}, {}), [], id="its adapter is without the contract"),
         pytest.param(Hand({1: 2}, {}, {1: FULL}), [], id="its adapter cannot be told"),
         pytest.param(
-            Hand({1: 2}, {}, {1: PREPARED}, frozenset({1})), [], id="its pod is not Ready"
+            Hand({1: 2}, {}, {1: SERVES}, frozenset({1})), ["dispatcher-1"], id="it is not Ready"
         ),
         pytest.param(
             Hand({1: 2}, {0: 2, 1: 2}, {0: PREPARED, 1: SERVES}), [], id="one is not published"

@@ -303,3 +303,25 @@ def test_a_share_that_comes_back_as_prepare_does_not_hold_its_old_lease_for_ever
     holders.seen("u", "p", Adapter(told(4, AssignedShare(1, 1, 1, 9, prepare)), said), 80)
     holders.run_out(80 + 31)
     assert holders.allowed("t/a", "other", 1) == 1
+
+
+def test_what_an_unanswered_write_may_tell_is_held_after_the_next_write():
+    holders, known = Holders(), adapter((0, PREPARE))
+    holders.seen("0", "p-0", known, 0.0)
+    for at, indexes in ((1.0, "0-1"), (2.0, "2")):
+        asked = of_indexes(indexes, generation=2).assignment
+        assert asked is not None
+        holders.ask("0", "p-0", known.assignment, asked, at)
+    assert indexes_text(holders.others_indexes(KEY, "1")) == "0-2"
+    assert holders.allowed(KEY, "1", 3) <= 1
+
+
+def test_who_is_busy_with_what_it_is_told_to_prepare_still_holds_what_it_had():
+    """It was taken away at its deadline, and comes back while the adapter lets it go."""
+    holders = serving(3)
+    holders.seen("0", "p-0", adapter(None, generation=2), 5.0)
+    comes_back = adapter((3, PREPARE), generation=3, said=3, busy=[KEY])
+    holders.seen("0", "p-0", comes_back, 6.0)
+    assert others_may(holders) == 0
+    assert holders.run_out(5.0 + LEASE_S) == {KEY}
+    assert others_may(holders) == 3

@@ -45,9 +45,9 @@ def test_it_stays_on_a_pod_that_drains_and_serves_it():
     assert (target(scene), target(scene, taken_back=False)) == ({0: 2}, {1: 1, 2: 1})
     (step,) = decided(scene).explanation.steps
     assert (step.step, step.vreplicas, step.why) == (
-        Step.HELD_BACK,
+        Step.STAYS,
         2,
-        "no adapter was ready for it",
+        "no adapter was ready elsewhere",
     )
 
 

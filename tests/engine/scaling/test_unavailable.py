@@ -227,3 +227,12 @@ def test_a_leader_that_has_given_a_turn_is_read_by_the_next_one():
     scene = a_scene()
     scene.pod(0, {}, ready=True, evicting_text=text)
     assert scene.pool.pods["dispatcher-0"].evicted is MoveReason.EVICTED
+
+
+def test_half_an_hour_changes_nothing_for_pods_that_hand_the_same_vpod_over():
+    limits, shares = MaxUnavailable(pool=PodLimit(3), per_vpod=PodLimit(1)), {"tenant/a": 1}
+    scene = a_scene(limits, pods=6, **{f"p{ordinal}": shares for ordinal in range(6)})
+    mark(scene, 0, ago_s=60, turn=True, ledger=shares)
+    for ordinal in (1, 2, 3):
+        mark(scene, ordinal, ago_s=TURN_MAX_S + ordinal, ledger=shares)
+    assert turns(scene) == []

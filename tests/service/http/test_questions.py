@@ -239,6 +239,34 @@ async def test_what_a_hand_over_waits_for_is_said():
         await until(is_said, timeout_s=5)
 
 
+async def test_a_move_that_was_taken_back_is_not_told_as_if_it_came_next():
+    world = await a_world(
+        *(0, 1, 2), replicas=3, minPods=3, handoff={"mode": "Overlap", "prepareTimeoutSeconds": 1}
+    )
+    await world.vpod("a", 3)
+    async with asking(world) as it, adapters(world, 0, 1, 2) as known:
+        await until(served(known, "tenant/a", {0: 1, 1: 1, 2: 1}))
+        known.never = {(1, "Serve"), (2, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+
+        async def is_taken_back() -> bool:
+            _, answer = await it.explain(vpod="tenant/a")
+            return any("was taken back" in step for step in answer["steps"])
+
+        await until(is_taken_back, timeout_s=5)
+        assert (await world.ledger(0), await world.published("a")) == (
+            {"tenant/a": 1},
+            {0: 1, 1: 1, 2: 1},
+        )
+        _, answer = await it.explain(vpod="tenant/a")
+        assert answer["placed"] == answer["target"] == answer["published"]
+        assert answer["steps"][:3] == [
+            "kept: 1 on dispatcher-1",
+            "kept: 1 on dispatcher-2",
+            "kept until a move is tried again: 1 on dispatcher-0 (no adapter was ready elsewhere)",
+        ]
+
+
 async def test_where_nobody_leads_that_is_said():
     world = await a_world(0)
     await world.vpod("a", 1)
@@ -266,13 +294,13 @@ class Held:
         monkeypatch.setattr(service_questions, "explain_vpod", self._explain)
         self._more = options
 
-    def _explain(self, state, key, *, history, expired):
+    def _explain(self, state, key, *, expired, **more):
         self.running += 1
         self.most = max(self.most, self.running)
         while not self.go_on.wait(0.005) and not expired():
             pass
         self.running -= 1
-        return explanation.explain_vpod(state, key, history=history, expired=expired)
+        return explanation.explain_vpod(state, key, expired=expired, **more)
 
     async def questions(self) -> Questions:
         world = await a_world(0)

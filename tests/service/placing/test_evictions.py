@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import NODES, STATEFULSETS, PatchType, TooManyRequests
+from extender.kube.api import (
+    NODES,
+    STATEFULSETS,
+    Conflict,
+    PatchType,
+    Preconditions,
+    TooManyRequests,
+)
 from extender.model.eviction import FRESH_S
 from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
@@ -275,3 +282,18 @@ async def test_evictions_of_several_pods_wait_for_each_other_and_end_by_themselv
         assert "waits for its turn" in refusals[0]
         assert len(refusals) > 4
     assert known.gaps == []
+
+
+async def test_an_eviction_of_a_former_pod_of_the_name_is_left_to_the_api_server():
+    world = await a_world(0, 1)
+    await with_webhook(world)
+    await world.vpod("a", 2)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await until(served(known, KEY, {0: 1, 1: 1}))
+        with pytest.raises(Conflict):
+            await world.cluster.evict(NS, "dispatcher-0", preconditions=Preconditions("former", ""))
+        assert await world.annotation(0, EVICTING_ANNOTATION) is None
+        uid = await world.uid(0)
+        with pytest.raises(TooManyRequests):
+            await world.cluster.evict(NS, "dispatcher-0", preconditions=Preconditions(uid, ""))
+        assert await world.annotation(0, EVICTING_ANNOTATION) is not None

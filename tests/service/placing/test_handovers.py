@@ -27,10 +27,13 @@ from extender.model.names import (
 from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
+from tests.support.evictions import evict, with_webhook
 from tests.support.service import TENANT, World, lost, until
 
 pytestmark = pytest.mark.looptime
 KEY = "tenant/a"
+PREPARE_S = 30
+"""The default of prepareTimeoutSeconds."""
 
 
 async def a_world(*ordinals: int, handoff=None, replicas: int = 3, **pool) -> World:
@@ -436,7 +439,8 @@ async def test_that_a_hand_over_was_taken_back_is_told():
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         await asyncio.sleep(50)
         assert service.committer.hand_overs.describe_waits(POOL, KEY) == [
-            "an adapter did not get ready in time: it leaves no pod that is drained for 100 s more"
+            "a move was taken back, because an adapter did not get ready in time: it is not tried "
+            "again for 100 s"
         ]
 
 
@@ -597,21 +601,154 @@ async def test_a_slow_drain_of_many_does_not_make_the_others_unserved(monkeypatc
                 assert (await world.conditions("orders-of-shop-9"))["Available"]["status"] == "True"
 
 
-async def test_of_an_adapter_that_has_to_wait_only_that_it_does_not_serve_is_told():
-    handoff = {"mode": "Exclusive", "leaseSeconds": 60, "drainTimeoutSeconds": 40}
-    world = await a_world(0, handoff=handoff)
+# -- pods that are down, bystanders, and what comes after a move was taken back --------------------
+
+
+@pytest.mark.parametrize("how", ["not Ready", "deleted"])
+async def test_the_former_pod_goes_on_while_the_next_one_is_down(how: str):
+    world = await a_world(0)
     await world.vpod("a", 2)
     async with world.serving() as service, adapters(world, 0) as known:
-        await until(served(known, KEY, {0: 2}), timeout_s=300)
+        await until(served(known, KEY, {0: 2}))
         await world.pods(1)
+        known.never = {(1, "Serve")}
+        next_adapter = asyncio.create_task(known.run(1))
+        await asyncio.sleep(1)
+        assert await service.placer.move(POOL, [a_move()]) == [a_move()]
+        await published(world, {1: 2})
+        next_adapter.cancel()
+        if how == "deleted":
+            await world.remove_pod(1)
+        else:
+            await world.ready(1, ready=False)
+        await asyncio.sleep(PREPARE_S - 5)
+        assert (known.gaps, await world.events("ServeTimedOut")) == ([], [])
+        await asyncio.sleep(10)
+        [late] = await world.events("ServeTimedOut")
+        assert "dispatcher-1" in late["note"]
+
+
+async def test_a_pod_that_the_move_does_not_concern_is_not_waited_for():
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0) as known:
+        bystander = asyncio.create_task(known.run(1))
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.pods(2)
+        async with adapters_beside(known, 2):
+            await asyncio.sleep(1)
+            bystander.cancel()  # it goes on serving, and reads its next assignment late
+            await world.vpod("b", 3)
+            await asyncio.sleep(3)
+            assert await service.placer.move(POOL, [a_move(2, to=2)]) == [a_move(2, to=2)]
+
+            async def is_gone() -> bool:
+                return KEY not in await world.ledger(0)
+
+            await until(is_gone, timeout_s=3)
+            assert await world.events("ServeTimedOut") == []
+
+
+async def test_the_next_destination_of_a_hand_over_has_its_own_time_to_get_ready():
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1, 2)
+        known.never, known.delay_s = {(1, "Prepare")}, {2: 8.0}
+        async with adapters_beside(known, 1, 2):
+            await asyncio.sleep(10)
+            assert await service.placer.move(POOL, [a_move(2, to=1)])
+            await asyncio.sleep(25)
+            for ordinal in (0, 1):
+                await world.annotate(ordinal, **{UNSCHEDULABLE_ANNOTATION: "true"})
+            await published(world, {2: 2}, timeout_s=20)
+            assert await world.events("PrepareTimedOut") == []
+
+
+async def test_what_a_vpod_gives_up_after_a_move_was_taken_back_is_told_as_such():
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 300})
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0, 1, delay_s={1: 1.0}) as known:
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.pods(2)
+        known.never = {(2, "Prepare")}
+        async with adapters_beside(known, 2):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move(2, to=2)])
+            await asyncio.sleep(PREPARE_S + 10)
+            assert await world.published("a") == {0: 2, 1: 2}, "taken back"
+            await world.set_vreplicas("a", 2)
+            intents = set()
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                shares = [(await known.assignment(one))["shares"].get(KEY) for one in (0, 1)]
+                intents |= {one["intent"] for one in shares if one and one["state"] == "Drain"}
+            assert intents == {"Scale"}
+
+
+async def test_an_eviction_soon_after_a_move_was_taken_back_is_handed_over_all_the_same():
+    world = await a_world(0, replicas=2, rebalance={"cooldownSeconds": 300})
+    await with_webhook(world)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1)
+        known.never = {(1, "Prepare")}
         async with adapters_beside(known, 1):
-            await asyncio.sleep(70)
-            known.never.add((0, "Drain"))
-            assert await service.placer.move(POOL, [a_move()])
-            await asyncio.sleep(60)  # dispatcher-0 has not let go in time; its lease runs
-            assert (await known.assignment(1))["shares"][KEY]["state"] == "Prepare"
-            message = (await world.conditions("a"))["Available"]["message"]
-            assert "dispatcher-1 (its adapter does not serve them)" in message
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move()]) == [a_move()]
+            await asyncio.sleep(PREPARE_S + 2)
+            assert len(await world.events("PrepareTimedOut")) == 1
+            known.never.clear()
+            began = asyncio.get_running_loop().time()
+            await evict(world, 0)
+            assert asyncio.get_running_loop().time() - began < 30
+            assert known.gaps == []
 
 
-# -- 7. work in proportion to everything -----------------------------------------------------------
+@pytest.mark.parametrize("profile", ["default", "knative"])
+async def test_what_has_no_room_stays_on_a_drained_pod_whatever_the_profile(profile: str):
+    """Knative's rules drop it, and nobody would serve it."""
+    world = await a_world(0, profile=profile, replicas=1, minPods=1)
+    await world.vpod("a", 2)
+    async with world.serving(), adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(20)
+        assert (known.gaps, await world.published("a")) == ([], {0: 2})
+
+
+async def test_a_move_that_waits_is_not_decided_back_under_rules_that_start_from_the_status():
+    world = await a_world(0, profile="knative-maxfillup")
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1)
+        known.delay_s = {1: 3.0}
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            assert await service.placer.move(POOL, [a_move()]) == [a_move()]
+            await published(world, {1: 2}, timeout_s=10)
+            assert known.gaps == []
+
+
+async def test_the_next_leader_does_not_wait_for_a_bystander_that_is_down():
+    world = await a_world(0, 2)
+    await world.vpod("a", 6)
+    async with adapters(world, 0, 2) as known:
+        async with world.serving() as service:
+            await until(served(known, KEY, {0: 3, 2: 3}), timeout_s=60)
+            await world.ready(2, ready=False)
+            known.ends(2)
+            known.delay_s[1] = 3.0
+            await world.pods(1)
+            next_adapter = asyncio.create_task(known.run(1))
+            await asyncio.sleep(1)
+            move = asyncio.create_task(service.placer.move(POOL, [a_move(3)]))
+            await published(world, {1: 3, 2: 3})
+        async with world.serving(seed=2):
+            await ledgers(world, {0: 0}, timeout_s=20)
+            assert await world.events("ServeTimedOut") == []
+        next_adapter.cancel()
+        move.cancel()

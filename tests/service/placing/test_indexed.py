@@ -322,3 +322,20 @@ async def test_an_exchanged_index_that_nobody_serves_is_told():
         assert (await known.assignment(0))["shares"][KEY]["indexes"] == "2"
         assert known.indexes == {(0, KEY): {3}, (1, KEY): {0, 1}}  # nobody serves index 2
         assert (await world.conditions("a"))["Available"]["reason"] == "AdapterNotServing"
+
+
+@pytest.mark.parametrize("stage", ["Prepare", "Serve", "Drain"])
+async def test_a_pool_may_get_indexes_while_a_share_is_handed_over(stage: str):
+    world = await a_world("Overlap", 0, handoff={"mode": "Overlap"})
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            known.never = {(0, "Drain")} if stage == "Drain" else {(1, stage)}
+            assert await service.placer.move(POOL, [a_move(2)]) == [a_move(2)]
+            await asyncio.sleep(5)
+            await world.patch_pool(handoff={"mode": "Overlap", "identity": "Indexed"})
+            await asyncio.sleep(10)
+            assert known.gaps == []

@@ -4,18 +4,21 @@ anything.
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from extender.kube.api import VPODS, Api, ApiError, Conflict
 from extender.kube.fence import NotLeading
-from extender.model.assignment import Assignment, encode_assignment
+from extender.model import assignment as model
+from extender.model.assignment import DRAINS_BYTES, Assignment, encode_assignment
 from extender.model.moves import Move, MoveReason
 from extender.model.names import (
     ACKNOWLEDGED_ANNOTATION,
     ASSIGNMENT_ANNOTATION,
     ASSIGNMENT_BYTES_MAX,
+    UNSCHEDULABLE_ANNOTATION,
 )
 from extender.service.pools.assignments import own_assignment
 from tests.support.adapters import adapters, adapters_beside
@@ -299,9 +302,11 @@ async def test_an_adapter_is_told_of_as_many_vpods_as_an_annotation_holds():
 
         await until(others)
     text = await world.annotation(0, ASSIGNMENT_ANNOTATION)
-    assert ASSIGNMENT_BYTES_MAX - 200 < len(text or "") <= ASSIGNMENT_BYTES_MAX
+    most = ASSIGNMENT_BYTES_MAX - DRAINS_BYTES
+    assert most - 200 < len(text or "") <= most
 
 
+@pytest.mark.timeout(60)
 async def test_shares_that_do_not_move_stay_told_while_others_are_drained():
     world = await World.create(
         replicas=2, slots=1000, handoff={"mode": "Overlap"}, minPods=2, rescheduleAfterSeconds=None
@@ -328,3 +333,41 @@ async def test_shares_that_do_not_move_stay_told_while_others_are_drained():
 
 
 # -- 3. leaseSeconds is made shorter (I6) ----------------------------------------------------------
+
+
+async def test_a_share_that_fits_is_waited_for_although_the_assignment_is_nearly_full(monkeypatch):
+    monkeypatch.setattr(model, "ASSIGNMENT_BYTES_MAX", 1024 + DRAINS_BYTES + 150)
+    world = await World.create(
+        replicas=2, minPods=2, handoff={"mode": "Overlap"}, rescheduleAfterSeconds=None
+    )
+    await world.pod(0, {}, node="node-0")
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(lambda: "tenant/a" in known.serving.get(0, {}))
+        await world.pod(1, {}, node="node-1")
+        known.delay_s = {1: 8.0}
+        async with adapters_beside(known, 1):
+            await world.vpod("b", 2)
+            await asyncio.sleep(20)
+            move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 2, MoveReason.COMPACTION)
+            assert await service.placer.move(POOL, [move]) == [move]
+            await asyncio.sleep(30)
+            assert (known.gaps, await world.published("a")) == ([], {1: 2})
+
+
+@pytest.mark.parametrize("spare", [0, 50, 200])
+async def test_a_pod_whose_assignment_is_full_is_drained_all_the_same(monkeypatch, spare: int):
+    world = await World.create(
+        replicas=2, minPods=2, handoff={"mode": "Overlap"}, rescheduleAfterSeconds=None
+    )
+    await world.pod(0, {}, node="node-0")
+    for number in range(6):
+        await world.vpod(f"v{number}", 1)
+    async with world.serving(), adapters(world, 0) as known:
+        await until(lambda: len(known.serving.get(0, {})) == 6)
+        text = await world.annotation(0, ASSIGNMENT_ANNOTATION) or ""
+        monkeypatch.setattr(model, "ASSIGNMENT_BYTES_MAX", len(text) + DRAINS_BYTES + spare)
+        await world.pod(1, {}, node="node-1")
+        async with adapters_beside(known, 1):
+            await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+            await until(partial(world.ledger, 0), {}, timeout_s=60)

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import Forbidden
-from extender.model.eviction import Eviction, encode_eviction
+from extender.kube.api import Forbidden, NotFound
+from extender.model.decode import pod_from
+from extender.model.eviction import Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION
 from extender.service.pools.rollouts import STUCK_S
 from tests.service.placing.test_handovers import a_world, moved
 from tests.support.adapters import Adapters
 from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
-from tests.support.service import World, until
+from tests.support.service import World, lost, until
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]  # hours of virtual time
 
@@ -248,3 +249,27 @@ async def test_a_rollout_that_is_switched_off_gives_its_pod_back():
         assert await annotation(world, 2, EVICTING_ANNOTATION) is None
         assert await world.pool_condition("RollingOut") == ("", "")
     assert known.gaps == []
+
+
+async def test_a_turn_whose_answer_is_lost_counts_before_the_rollout_takes_a_pod():
+    limits = {"maxUnavailable": {"pool": 1}}
+    async with rolling(minPods=6, slots=8, handoff=limits) as (world, controller, _):
+        await until(world.replicas, 6)
+        await asyncio.sleep(15)
+        now_s = world.cluster.server.now()
+        mark = encode_eviction(Eviction(now_s, now_s), await world.uid(0))
+        await world.annotate(0, **{EVICTING_ANNOTATION: mark})
+        controller.roll_out("r2")
+        world.api.fail("patch", "pods", name="dispatcher-0", after=lost())
+        for _ in range(200):
+            await asyncio.sleep(0.02)
+            taken = [ordinal for ordinal in range(6) if await has_turn(world, ordinal)]
+            assert len(taken) <= 1
+
+
+async def has_turn(world: World, ordinal: int) -> bool:
+    try:
+        mark = eviction_of(pod_from(await world.pod_object(ordinal)))
+    except NotFound:
+        return False
+    return mark is not None and not mark.waits

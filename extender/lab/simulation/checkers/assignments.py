@@ -26,6 +26,7 @@ import orjson
 from extender.kube.api import Obj
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.world.facts import ASSIGNMENT, Pod
+from extender.model.assignment import DRAINS_BYTES
 from extender.model.indexes import indexes_from
 
 ASSIGNMENT_BYTES_MAX: Final = 96 * 1024
@@ -173,7 +174,7 @@ def _told_of(
     ledger: dict[str, tuple[int, int]], told: Mapping[str, Any]
 ) -> dict[str, tuple[int, int]]:
     """What an assignment should have of a ledger: all of it, unless it has no bytes for more."""
-    if len(orjson.dumps(told)) <= ASSIGNMENT_BYTES_MAX - SHARE_BYTES_MAX:
+    if len(orjson.dumps(told)) <= ASSIGNMENT_BYTES_MAX - DRAINS_BYTES - SHARE_BYTES_MAX:
         return ledger
     return {key: ledger[key] for key in told["shares"] if key in ledger}
 

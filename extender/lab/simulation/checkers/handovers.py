@@ -13,7 +13,7 @@ leaves a pool because its vpod goes to another one is not handed over: their lea
 are the vpods of callers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -26,13 +26,18 @@ from extender.lab.simulation.world.adapters import Served, SimulatedAdapter
 from extender.lab.simulation.world.callers import CALLERS
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, ASSIGNMENT, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
-from extender.model.assignment import is_full
+from extender.model.assignment import DRAINS_BYTES
 from extender.model.decode import pod_from
 from extender.model.eviction import eviction_of
-from extender.model.indexes import indexes_from
+from extender.model.indexes import INDEXED_SLOTS_MAX, indexes_from
 from extender.model.moves import MoveReason
+from extender.model.names import ASSIGNMENT_BYTES_MAX
 from extender.model.timestamps import epoch_s
 
+SHARE_BYTES_MAX: Final = 1024
+"""More bytes than a share takes: its key and the name of its peer have 253 each."""
+INDEXED_SHARE_BYTES_MAX: Final = SHARE_BYTES_MAX + 9 * INDEXED_SLOTS_MAX
+"""The same if it has so many indexes without neighbours, each of up to eight digits."""
 CLOCKS_APART_S: Final = 5.0
 """Deadlines are of one leader's clock, and another one's may judge them."""
 
@@ -69,8 +74,24 @@ class HandoverChecker(Checker):
             return
         if not by_service() or self._two_lead() or was["uid"] != told["uid"]:
             return
-        for key, share in told["shares"].items():
-            had = was["shares"].get(key, share)
+        pod = self._stored.pods[name]
+        self._check_shares(name, was["shares"], told["shares"], pod.ledger or {})
+        for key in set(old.ledger or ()) - set(pod.ledger or ()):
+            self._check_removal(name, key, was["shares"].get(key))
+
+    def _check_shares(
+        self,
+        name: str,
+        was: Mapping[str, Mapping[str, Any]],
+        told: Mapping[str, Mapping[str, Any]],
+        ledger: Collection[str],
+    ) -> None:
+        """The pod is told other shares than before."""
+        for key, had in was.items():
+            if had["state"] == "Serve" and key not in told and key in ledger:
+                self._check_dropped(name, key)
+        for key, share in told.items():
+            had = was.get(key, share)
             if had["state"] == "Serve":
                 if share["state"] == "Drain":
                     # Of other indexes, a vpod that grows may have some that nobody serves yet
@@ -78,9 +99,6 @@ class HandoverChecker(Checker):
                     self._check_drain(name, key, _indexes(had) or None)
                 elif left := self._served_here(name, key, _indexes(had) & ~_indexes(share)):
                     self._check_drain(name, key, left)
-        pod = self._stored.pods[name]
-        for key in set(old.ledger or ()) - set(pod.ledger or ()):
-            self._check_removal(name, key, was["shares"].get(key))
 
     def _note(self, name: str, after: Obj | None, told: Mapping[str, Any] | None) -> None:
         annotations = after["metadata"].get("annotations") or {} if after is not None else {}
@@ -89,7 +107,7 @@ class HandoverChecker(Checker):
         else:
             self._acknowledged.pop(name, None)
         self._full.pop(name, None)
-        if told is not None and is_full(annotations[ASSIGNMENT]):
+        if told is not None and _is_full(annotations[ASSIGNMENT]):
             self._full[name] = frozenset(told["shares"])
         serves = {
             key: _indexes(share)
@@ -183,6 +201,12 @@ class HandoverChecker(Checker):
             if wanted & ~serves.indexes or (indexes is None and not serves.vreplicas):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
+    def _check_dropped(self, name: str, key: str) -> None:
+        """The pod was told to serve a vpod that is in its ledger, and is told of it no more."""
+        adapter = self._adapter(name)
+        if adapter is not None and key in adapter.serving and self._hands_over(pool_of(name)):
+            self._violated(f"{name} is not told of {key} any more, which it serves")
+
     def _check_eviction(self, name: str, pod: Obj) -> None:
         """The service has written a pod, and perhaps evicted it."""
         adapter = self._circumstances.adapter(name)
@@ -224,6 +248,12 @@ class HandoverChecker(Checker):
             pass  # it serves what it should have let go before, and is told of the share's return
         elif self._hands_over(pod.pool) and self._adapter(name) is not None:
             self._violated(f"{key} leaves the ledger of {name}, whose adapter serves it")
+
+
+def _is_full(assignment_text: str) -> bool:
+    """Whether a pod's assignment may have no room for one more share."""
+    share = INDEXED_SHARE_BYTES_MAX if '"indexes":' in assignment_text else SHARE_BYTES_MAX
+    return len(assignment_text) > ASSIGNMENT_BYTES_MAX - DRAINS_BYTES - share
 
 
 def _indexes(share: Mapping[str, Any]) -> int:

@@ -96,8 +96,7 @@ class MaxUnavailableChecker(Checker):
         most = max(_of(limit["pool"], pods) for limit in limits)
         if len(others) >= most:
             self._violated(f"I8: {name} is taken beside {sorted(others)}, and {most} may be")
-        if not overdue:
-            self._check_vpods(name, others, limits)
+        self._check_vpods(name, others, limits)
 
     def _hands_over(self, name: str) -> bool:
         """Whether the pod that a voluntary disruption has is still there."""

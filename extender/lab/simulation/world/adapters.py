@@ -9,8 +9,9 @@ checkers what a pod's adapter really serves.
 Some hear of each assignment some seconds late, as from a file.
 
 In an exclusive pool they keep their leases, by clocks that are up to 10 % wrong. There they are cut
-off at times, for longer than their lease: they hear nothing and say nothing. A process whose pod is
-gone although nobody saw its containers stop goes on until its lease has run out.
+off at times, for longer than their lease: they hear nothing and say nothing. They are also paused,
+between the moment from which they count a lease and the request. A process whose pod is gone
+although nobody saw its containers stop goes on until its lease has run out.
 """
 
 import asyncio
@@ -49,6 +50,8 @@ CUT_OFF_SHARE: Final = 0.3
 HANG_SHARE: Final = 0.1
 """Of those at which it is cut off: for so long that the service notices."""
 HANG_S: Final = 300.0
+PAUSED_SHARE: Final = 0.05
+"""Of the acknowledgements of an adapter with a lease: its process is paused before one is sent."""
 CLOCKS_WRONG: Final = 0.1
 """How much faster or slower than the leader's an adapter's clock may run (docs/handover.md)."""
 LEASE_PART: Final = 0.9
@@ -330,6 +333,8 @@ class SimulatedAdapters:
             return 503
         replica = self._rng.choice(replicas)
         sent_at = asyncio.get_running_loop().time()
+        if adapter.lease_s and not self._calm and self._rng.random() < PAUSED_SHARE:
+            await asyncio.sleep(self._rng.uniform(0.1, 2.5) * adapter.lease_s)
         try:
             status, reply = await replica.acknowledge(name, adapter.uid, body, TIMEOUT_S)
         except TransportError as error:

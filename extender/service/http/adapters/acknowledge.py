@@ -23,7 +23,8 @@ else the answer says why it is ignored. A refusal changes nothing:
 .. code-block:: text
 
     400  the body, or a field of it, is malformed    413  too large
-    403  uid is not that of the caller's pod         422  a share is not assigned
+    403  uid is not that of the caller's pod         422  a share is not assigned,
+                                                          or is served and drained
     404  the pool has no spec.handoff                429  more than the pod's rate
     409  {"generation": N}: this replica knows generation N. With Retry-After, N is older: its watch
          is behind, or the caller asked another replica before. Else the adapter is behind.
@@ -78,7 +79,7 @@ OUTCOMES: Final[Mapping[int, str]] = {
     409: "another generation",
     413: "too large",
     415: "malformed",
-    422: "not assigned",
+    422: "wrong shares",
     429: "too often",
     503: "not stored",
     504: "late",

@@ -64,11 +64,19 @@ async def test_a_share_that_is_not_served_yet_is_stored_as_busy_until_it_is(tmp_
         pytest.param({"serving": "all"}, 400, "serving: must be a list", "malformed", id="no list"),
         pytest.param({"busy": ["a"] * 5_001}, 400, "busy: has 5001", "malformed", id="too many"),
         pytest.param({"load": {VPOD: "7"}}, 400, "is no number", "malformed", id="load is a text"),
+        pytest.param({"load": {VPOD: -1}}, 400, "is negative: -1", "malformed", id="less than 0"),
         pytest.param({"uid": "u"}, 403, "uid is not that", "another pod", id="another UID"),
-        pytest.param({"serving": ["t/x"]}, 422, "serving has", "not assigned", id="a stranger"),
-        pytest.param({"draining": ["t/x"]}, 422, "draining has", "not assigned", id="it drains"),
-        pytest.param({"drained": ["t/x"]}, 422, "drained has", "not assigned", id="it has drained"),
-        pytest.param({"busy": ["t/x"]}, 422, "busy has", "not assigned", id="it is busy"),
+        pytest.param({"serving": ["t/x"]}, 422, "serving has", "wrong shares", id="a stranger"),
+        pytest.param({"draining": ["t/x"]}, 422, "draining has", "wrong shares", id="it drains"),
+        pytest.param({"drained": ["t/x"]}, 422, "drained has", "wrong shares", id="it has drained"),
+        pytest.param({"busy": ["t/x"]}, 422, "busy has", "wrong shares", id="it is busy"),
+        pytest.param(
+            {"serving": [VPOD], "drained": [VPOD]},
+            422,
+            f"serving and drained both have '{VPOD}'",
+            "wrong shares",
+            id="served and drained",
+        ),
     ],
 )
 async def test_a_refused_acknowledgement_changes_nothing_and_says_why(
@@ -402,6 +410,15 @@ async def test_load_is_ignored_by_a_pool_that_does_not_balance_it_and_the_answer
         assert answer["stored"] is True
         assert answer["load"].startswith("ignored: AdapterPool")
         assert "rebalance.load" in answer["load"]
+
+
+async def test_bad_load_is_refused_by_a_pool_that_does_not_balance_it_too(tmp_path: Path):
+    async with adapters(tmp_path, 0) as it:
+        await told(it, 0)
+        for load, says in (-1.5, "is negative"), ("7", "is no number"), (None, "is no number"):
+            status, text, _ = await it.acknowledge(0, load={VPOD: load})
+            assert (status, says in text) == (400, True)
+        assert await it.acknowledged(0) is None
 
 
 async def test_load_is_ignored_where_another_replica_leads(
