@@ -108,9 +108,9 @@ class Placer:
         self._batches = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One per pool, while a task decides there or waits to."""
-        self._untold: set[str] = set()
-        """Vpods that were Scheduled by a commit of which another write failed. Their event follows
-        with the next one (seed 83402902 of pools in buckets).
+        self._untold: dict[str, str] = {}
+        """Vpod -> its pool, of those that were Scheduled by a commit of which another write failed.
+        Their event follows with the next one (seed 83402902 of pools in buckets).
         """
         self.external_vpods = caches.external_vpods
         self.external_vpods.on_forgotten = self._forget_vpod
@@ -419,6 +419,7 @@ class Placer:
 
     def _forget_vpod(self, key: str) -> None:
         self.history.forget(key)
+        self._untold.pop(key, None)
 
     def forget(self, bucket: Bucket) -> None:
         """Forget what callers asked about a bucket that another replica has led meanwhile.
@@ -428,7 +429,7 @@ class Placer:
         """
         self.external_vpods.forget(bucket)
         self._hand_overs.forget(bucket)
-        self._untold.clear()
+        self._untold = {key: pool for key, pool in self._untold.items() if not bucket.has(pool)}
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for owner, key in pool.owners():
                 if _is_placers(owner):
@@ -482,9 +483,9 @@ class Placer:
         if (reported := committed.reported.get(key)) is not None:
             newly = newly or key in self._untold
             self._vpod_events.decided(pool, reported, newly=newly)
-            self._untold.discard(key)
-        elif error is not None and newly:
-            self._untold.add(key)
+            self._untold.pop(key, None)
+        elif error is not None and newly and key in pool.vpods:
+            self._untold[key] = decision.pool
 
     def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
         """Remember the decision and its cause, for ``explain``."""
