@@ -7,6 +7,7 @@ decision, have not moved. And moves that the stored status already shows were re
 whose reply was lost.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -70,15 +71,8 @@ class UnreportedMoves:
             return decision
         # The status may show more than was known when the moves were decided, because the reply to
         # an earlier write was lost.
-        target, before = decision.target, known.published
-        stored = before if published is None else published
-        left = {name for name, count in stored.items() if target.get(name, 0) < count}
-        # Also moves off a pod that an earlier decision chose and a later one took back.
-        moves = [
-            move
-            for move in _not_shown(known, stored)
-            if move.from_pod in left or move.from_pod not in stored
-        ]
+        stored = known.published if published is None else published
+        moves = list(_not_explained(decision, stored, _not_shown(known, stored)))
         if not moves:
             return decision
         steps = (*_steps_of(moves), *decision.explanation.steps)
@@ -109,6 +103,27 @@ def _not_shown(unreported: _Unreported, published: Mapping[str, int]) -> Iterato
             left[move.from_pod] -= shown
         if move.vreplicas > shown:
             yield replace(move, vreplicas=move.vreplicas - shown)
+
+
+def _not_explained(
+    decision: Decision, stored: Mapping[str, int], moves: Iterable[Move]
+) -> Iterator[Move]:
+    """Those of the moves that take vreplicas off a pod for which the decision itself has no reason.
+
+    It may have one of its own for the same vreplicas: they were to move to another pod, and then
+    the vpod has left the pool (seed 600000217).
+    """
+    left = Counter({name: count - decision.target.get(name, 0) for name, count in stored.items()})
+    for own in decision.moves:
+        left[own.from_pod] -= own.vreplicas
+    for move in moves:
+        # Also moves off a pod that an earlier decision chose and a later one took back.
+        count = min(move.vreplicas, left[move.from_pod]) if move.from_pod in stored else 0
+        if move.from_pod not in stored:
+            yield move
+        elif count > 0:
+            left[move.from_pod] -= count
+            yield replace(move, vreplicas=count)
 
 
 def _steps_of(moves: Iterable[Move]) -> Iterator[Reasoning]:

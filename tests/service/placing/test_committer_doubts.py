@@ -490,6 +490,27 @@ def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(publishe
     assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
 
 
+def test_a_move_is_not_told_of_vreplicas_that_leave_for_a_reason_of_the_decision_itself():
+    """Seed 600000217: the vpod was to move within its pool, and left the pool before that."""
+    unreported_moves = UnreportedMoves()
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
+        Reasoning(Step.ADDED, "dispatcher-1", 2),
+    )
+    moving = a_decision("a", {1: 2})._replace(explanation=Explanation(2, steps, 0, None))
+    unreported_moves.remember(moving, {"dispatcher-0": 3})
+    gone = (Reasoning(Step.DROPPED, "dispatcher-0", 2, "", MoveReason.ORDINAL_GONE),)
+    left = a_decision("a", {})._replace(explanation=Explanation(2, gone, 2, None))
+    of_two, of_three = (
+        unreported_moves.added_to(left, {"dispatcher-0": count}).moves for count in (2, 3)
+    )
+    assert [(move.reason, move.vreplicas) for move in of_two] == [(MoveReason.ORDINAL_GONE, 2)]
+    assert [(move.reason, move.vreplicas) for move in of_three] == [
+        (MoveReason.POLICY, 1),
+        (MoveReason.ORDINAL_GONE, 2),
+    ]
+
+
 async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted():
     world = await a_world(0, 1)
     await world.vpod("a", 5)
