@@ -346,6 +346,7 @@ class HandOvers:
         # Pods that the move does not concern are not waited for. If another leader has begun it,
         # nobody knows which ones these are: then those that are down are left out.
         gaining = hand_over.gaining if hand_over is not None else frozenset()
+        gaining = gaining and gaining | self.indexed.taking_over(view.state, vpod)
         late = [
             name
             for name in rules.unserving(view.state, vpod, view.adapters)

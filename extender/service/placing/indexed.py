@@ -128,6 +128,19 @@ class IndexedShares:
             if indexes & ~stored.get(name, _NOTHING).indexes
         ]
 
+    def taking_over(self, state: PoolState, vpod: str) -> frozenset[str]:
+        """Names of the pods that get, or keep, an index which another pod is told, too. A pod may
+        get one without more vreplicas than before, for another index (seed 590001285).
+        """
+        if not self._is_indexed(state.key):
+            return frozenset()
+        told = dict(self._told(state, vpod))
+        return frozenset(
+            name
+            for name, indexes in _at_rest(state, vpod, told).items()
+            if any(one.indexes & indexes for other, one in told.items() if other != name)
+        )
+
     def _is_indexed(self, pool: str) -> bool:
         known = self._caches.pools.get(pool)
         return known is not None and known.is_indexed

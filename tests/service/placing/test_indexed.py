@@ -206,6 +206,7 @@ class Told:
 
     def __init__(self, vreplicas: int, placements: dict[int, int]) -> None:
         self.requested = list[tuple[str, str]]()
+        self._writes = 0
         self._caches = Caches()
         handoff = Handoff(mode=HandoffMode.OVERLAP, identity=Identity.INDEXED)
         self._caches.pools.update(a_pool(handoff=handoff))
@@ -222,8 +223,12 @@ class Told:
         told = Assignment(1, f"{NS}/dispatcher-{ordinal}", f"uid-{ordinal}", {KEY: share})
         text = encode_assignment(told)
         ledger = {KEY: self._placements[ordinal]}
-        pod = a_pod(ordinal, ledger, assignment_text=text, resource_version=str(ordinal + 1))
+        self._writes += 1
+        pod = a_pod(ordinal, ledger, assignment_text=text, resource_version=str(self._writes))
         self._caches.pods.update(pod)
+
+    def taking_over(self) -> frozenset[str]:
+        return self._indexed.taking_over(self._caches.state.pool(POOL), KEY)
 
     def next(self, ordinal: int) -> str:
         """The indexes that the pod is told next."""
@@ -259,6 +264,22 @@ async def test_an_index_of_a_move_that_is_not_needed_any_more_stays_with_the_pod
     told.tell(0, "0-2", epoch=epoch_of_0)
     told.tell(1, "2", epoch=5)
     assert (told.next(0), told.next(1)) == (next_of_0, next_of_1)
+
+
+async def test_a_pod_that_gets_one_index_for_another_takes_over():
+    """Seed 590001285: index 3 goes from pod 2 to pod 1, and comes back, because pod 0 loses one.
+    So pod 1 gets that one instead, and has no more than before.
+    """
+    told = Told(4, {0: 1, 1: 1, 2: 2})
+    told.tell(0, "0-1")
+    told.tell(2, "2-3")
+    told.tell(1, "3", epoch=9)
+    assert [told.next(ordinal) for ordinal in (0, 1, 2)] == ["0", "1", "2-3"]
+    assert "dispatcher-1" in told.taking_over()
+    told.tell(1, "1", epoch=10)
+    assert told.taking_over() == {"dispatcher-1"}
+    told.tell(0, "0")
+    assert told.taking_over() == frozenset()
 
 
 async def _is_told(known: Adapters, ordinal: int, indexes: str) -> bool:
