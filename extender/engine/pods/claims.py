@@ -342,6 +342,11 @@ class PodClaims:
             for name, capacity in self.capacities
         }
 
+    @property
+    def written(self) -> int:
+        """Slots of what ledgers and statuses have here, without what is only reserved."""
+        return sum([max(claim.ledger.slots, claim.status.slots) for claim in self.claims.values()])
+
     def written_beside(self, key: str = "") -> dict[str, int]:
         """What is decided here for vpods other than ``key``, of ``SLOTS`` and each dimension, as
         far as a ledger or a status has it.

@@ -350,8 +350,10 @@ class PoolState(PoolPods):
             return
         slots, overdue = slots_most(self.adapter_pool, self.stateful_set), self.patience.overdue
         if overdue:
+            # Reservations do not count. Each decision would change what is admitted, and so lead
+            # to the next one (seed 600000307).
             there = sum(
-                [pod.capacity if pod.schedulable else pod.held for pod in self.pods.values()]
+                [pod.capacity if pod.schedulable else pod.written for pod in self.pods.values()]
             )
             slots = there if slots is None else min(slots, there)
         self.tenancy.resize(slots)

@@ -161,6 +161,20 @@ def test_what_stands_on_a_pod_that_is_away_is_not_taken_from_others():
     assert admitted(scene) == {"low": 9, "high": 10, "more": 1}
 
 
+def test_a_reservation_on_a_pod_that_is_away_changes_nothing_for_others():
+    """Seed 600000307: the decision of a vpod that has become heavier admitted more, its release
+    admitted less, and so one decision led to the next without end.
+    """
+    scene = a_scene(max_pods=None).stateful_set(2).pods(1)
+    scene.vpod("low", 10, {0: 10}, priority=LOW).vpod("away", 5, {1: 5}, priority=HIGH)
+    scene.no_pod(1).vpod("more", 1, priority=HIGH)
+    for now in (100.0, 160.0):
+        scene.state.expire(now)
+    before = admitted(scene)
+    assert before == {"low": 9, "away": 5, "more": 1}
+    assert admitted(scene.reserve("away", 1, 5, weight=2)) == before
+
+
 def test_each_vpod_is_overdue_once_it_has_waited_itself():
     patience, both = Patience(), ["a", "b"]
     assert not patience.look(["a"], both, 60, 0.0)
