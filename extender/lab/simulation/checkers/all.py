@@ -159,15 +159,18 @@ class Checkers:
         self._reporting.look()
 
     def _refused_otherwise(self, before: Obj | None, after: Obj | None) -> bool:
-        """Whether kube-scheduler only tells another reason why a pod fits no node, and a caller has
-        a share there. Only the leader knows that share while the pod is away, so only its filter
-        refuses nodes by the zone rule for it. Which replica is asked differs from attempt to
-        attempt, and each renewed lease of another pod begins new attempts (seed 250000207).
+        """Whether kube-scheduler only tells another reason why a pod with shares fits no node. Which
+        replica is asked differs from attempt to attempt, and each renewed lease of another pod
+        begins new attempts.
+
+        Some replicas do not know all that the zone rule looks at. Only the leader knows the share
+        of a caller while the pod is away (seed 250000207). And a replica that has started since
+        does not know in which zone a pod was (seed 590001511).
         """
         if before is None or after is None or not _differ_in_refusal(before, after):
             return False
         name = after["metadata"]["name"]
-        return any(vpod.by_caller and name in vpod.placements for vpod in self.vpods.values())
+        return any(name in vpod.placements for vpod in self.vpods.values())
 
     def _count_write(self, second: int) -> None:
         count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
