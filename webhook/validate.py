@@ -349,7 +349,10 @@ def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings)
         or joins
         or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
         or new.least > old.least
+        or (old.max_per_pod or new.max_per_pod + 1) > new.max_per_pod > 0
     )
+    if warning := pool.limit_warning(new):
+        findings.warnings.append(warning)
     if not needs_more:
         return
     if problem := pool.misfit(new) or pool.misfit_together(new) or vpod_problem(new, pool, view):

@@ -640,4 +640,5 @@ def vpod_from(obj: Json) -> VPod:
         priority=_priority(obj),
         preempts=text(obj, "spec", "preemptionPolicy") != names.PREEMPT_NEVER,
         min_available=_count(obj, kind, ("spec", "minAvailable"), 0),
+        max_per_pod=_count(obj, kind, ("spec", "placement", "maxPerPod"), 0),
     )

@@ -114,6 +114,8 @@ class VPod:
     """False with ``preemptionPolicy: Never``: it is placed first, and takes nothing from others."""
     min_available: int = 0
     """As its tenant asks; see ``least``."""
+    max_per_pod: int = 0
+    """A pod gets no more of its vreplicas than that; 0: any number."""
     not_admitted: NotAdmitted | None = None
     """Set by the state only."""
 
@@ -136,6 +138,14 @@ class VPod:
         number is of use.
         """
         return min(self.min_available, self.asked)
+
+    def slots_beside(self, placed: int, free: int) -> int:
+        """How many of ``free`` slots its further vreplicas may take on a pod that has ``placed`` of
+        them (``max_per_pod``).
+        """
+        if not self.max_per_pod:
+            return free
+        return min(free, max(0, self.max_per_pod - placed) * self.weight)
 
     @property
     def sized_for(self) -> int:
@@ -644,7 +654,8 @@ class AdapterPool:
             return ""
         capacities = dict(self.capacities)
         fitting = [capacities[name] // amount for name, amount in vpod.per_vreplica]
-        on_a_pod = min([self.slots_per_pod // vpod.weight, *fitting])
+        most = vpod.max_per_pod or vpod.least
+        on_a_pod = min([self.slots_per_pod // vpod.weight, most, *fitting])
         pods = -(-vpod.least // on_a_pod)
         if pods <= self.max_pods:
             return ""
@@ -652,6 +663,21 @@ class AdapterPool:
             f"{counted(vpod.least, 'vreplica')} (spec.minAvailable) need {counted(pods, 'pod')}, "
             f"but AdapterPool {self.key} may have {self.max_pods} (spec.maxPods); lower the former "
             "or raise the latter"
+        )
+
+    def limit_warning(self, vpod: VPod) -> str:
+        """That ``maxPods`` pods can never hold all vreplicas of a vpod, because of its maxPerPod;
+        "" if they could.
+        """
+        if not vpod.max_per_pod or self.max_pods is None or self.is_sized_by_others:
+            return ""
+        most = vpod.max_per_pod * self.max_pods
+        if vpod.asked <= most:
+            return ""
+        return (
+            f"{vpod.asked - most} of {counted(vpod.asked, 'vreplica')} will wait: a pod gets "
+            f"{vpod.max_per_pod} (spec.placement.maxPerPod), and AdapterPool {self.key} may have "
+            f"{counted(self.max_pods, 'pod')} (spec.maxPods)"
         )
 
     def could_hold(self, vpod: VPod) -> bool:

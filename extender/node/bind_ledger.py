@@ -162,7 +162,7 @@ def _added(
         vpod = pool.vpods[key]
         if not allows(vpod):
             continue
-        if vpod.per_vreplica or pool.comes_as_a_whole(vpod):
+        if vpod.per_vreplica or vpod.max_per_pod or pool.comes_as_a_whole(vpod):
             continue
         pending = max(0, vpod.vreplicas - pool.decided_vreplicas(key) - returning.get(key, 0))
         own = pool.ordinals_of(

@@ -61,7 +61,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
 
     ``decision`` must be made on this state, and not be reserved in it.
     """
-    free = free_beside(pool, vpod.key, decision.target, vpod.weight, vpod.per_vreplica)
+    free = free_beside(pool, vpod, decision.target)
     problem = _problem_of_all(decision)
     try:
         why_not = why_not_each(pool, vpod, decision.target, free)

@@ -165,6 +165,7 @@ def explain_vpod(
         "slotsPerVReplica": vpod.weight,
         **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
         **({"minAvailable": vpod.min_available} if vpod.min_available else {}),
+        **({"maxPerPod": vpod.max_per_pod} if vpod.max_per_pod else {}),
         "placed": placed,
         "published": published,
         "target": dict(decision.target),

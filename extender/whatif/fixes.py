@@ -33,6 +33,7 @@ AT_REST: Final[frozenset[Strategy]] = frozenset(
         loosen.other_profile,
         loosen.more_slots,
         loosen.more_capacity,
+        loosen.greater_max_per_pod,
         loosen.lighter_vreplicas,
         loosen.fewer_vreplicas,
     }
@@ -51,6 +52,7 @@ ROOM: Final[tuple[Strategy, ...]] = (
     loosen.other_profile,
     loosen.more_slots,
     loosen.more_capacity,
+    loosen.greater_max_per_pod,
     loosen.lighter_vreplicas,
     loosen.fewer_vreplicas,
 )

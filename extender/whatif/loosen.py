@@ -90,13 +90,16 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
 
 
 def _most_pods(bench: Bench, spec: AdapterPool) -> int:
-    """Return an upper bound of the pods needed: each is at least half full, and each zone gets one
-    more (``engine.scaling.size``).
+    """Return an upper bound of the pods needed: each is at least half full, each zone gets one
+    more, and so many are needed for maxPerPod (``engine.scaling.size``).
     """
     zones = len(bench.pool.hosting.known_in)
     if spec.capacities:
         return PODS_TRIED_MAX  # slots do not bound it
-    return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
+    vpod, most = bench.vpod, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1
+    if vpod.max_per_pod:
+        most += -(-vpod.vreplicas // vpod.max_per_pod)
+    return min(PODS_TRIED_MAX, most)
 
 
 def _adding(pool: PoolState, count: int) -> Change:
@@ -266,6 +269,29 @@ def more_capacity(bench: Bench) -> Iterator[Fix]:
 def _with_capacity(spec: AdapterPool, name: str, had: int, more: int) -> Change:
     capacities = tuple(sorted({**dict(spec.capacities), name: had + more}.items()))
     return exchanging(spec, replace(spec, capacities=capacities))
+
+
+def greater_max_per_pod(bench: Bench) -> Iterator[Fix]:
+    """A greater placement.maxPerPod."""
+    vpod = bench.vpod
+    most = vpod.max_per_pod
+    if not most:
+        return
+
+    def make(more: int) -> Change:
+        new = replace(vpod, max_per_pod=most + more, generation=vpod.generation + 1)
+        return exchanging(vpod, new)
+
+    found = bench.smallest(make, 1, max(1, vpod.vreplicas - most))
+    if found is not None:
+        more, result = found
+        yield Fix(
+            change=f"maxPerPod {most} to {most + more}",
+            subject=f"VPod {vpod.key}",
+            field="spec.placement.maxPerPod",
+            before=most,
+            after=most + more,
+        ).seen(result, bench)
 
 
 def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:

@@ -230,8 +230,8 @@ POOL_STATE = (
     Mutant(
         "sizing knows slots alone",
         "extender/engine/scaling/packing.py",
-        "fitting = self._ledgers.open_to(self._with_slots(weight), vpod_key)",
-        "fitting = self._with_slots(weight)",
+        "fitting = self._ledgers.open_to(among & self._with_slots(weight), vpod_key)",
+        "fitting = among & self._with_slots(weight)",
         "liveness: who finds slots and no bytes waits for ever, and the pool does not grow",
         (f"{_BYTES}test_a_pool_grows_for_who_finds_slots_and_no_bytes",),
     ),

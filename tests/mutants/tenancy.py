@@ -11,6 +11,7 @@ _PATIENCE = "extender/engine/state/patience.py"
 _BUDGET = "extender/engine/state/preemption_budget.py"
 _POOL = "extender/engine/state/pool_state.py"
 _OF_GANGS = "tests/engine/placing/test_all_or_nothing.py::"
+_OF_LIMITS = "tests/engine/placing/test_max_per_pod.py::"
 _OF_ADMITTED_GANGS = "tests/engine/state/test_gangs.py::"
 _OF_SHARES = "tests/engine/state/test_fair_shares.py::"
 _OF_TENANCY = "tests/engine/state/test_tenancy.py::"
@@ -112,10 +113,45 @@ TENANCY = (
     Mutant(
         "what stands on a pod that is away counts as missing",
         _POOL,
-        "[pod.capacity if pod.schedulable else pod.held for pod in self.pods.values()]",
+        "[pod.capacity if pod.schedulable else pod.written for pod in self.pods.values()]",
         "[pod.capacity if pod.schedulable else 0 for pod in self.pods.values()]",
         "others lose vreplicas while a pod of important ones restarts",
         (f"{_OF_PREEMPTION}test_what_stands_on_a_pod_that_is_away_is_not_taken_from_others",),
+    ),
+    Mutant(
+        "what is reserved on a pod that is away counts as there",
+        _POOL,
+        "[pod.capacity if pod.schedulable else pod.written for pod in self.pods.values()]",
+        "[pod.capacity if pod.schedulable else pod.held for pod in self.pods.values()]",
+        "a leader decides without end and without a pause",
+        (f"{_OF_PREEMPTION}test_a_reservation_on_a_pod_that_is_away_changes_nothing_for_others",),
+    ),
+    Mutant(
+        "a pod gets more of a vpod than its maxPerPod",
+        "extender/model/objects.py",
+        "return min(free, max(0, self.max_per_pod - placed) * self.weight)",
+        "return free",
+        "the loss of one pod takes most of a vpod",
+        (f"{_OF_LIMITS}test_under_each_profile_a_pod_gets_no_more_than_the_limit",),
+    ),
+    Mutant(
+        "a pool is sized without maxPerPod",
+        "extender/engine/scaling/packing.py",
+        "left = max(0, most - there.get(ordinal, 0)) * weight",
+        "left = free[ordinal]",
+        "vreplicas wait although the pool could grow for them",
+        (
+            f"{_OF_LIMITS}test_a_pool_has_as_many_pods_as_the_limit_needs",
+            f"{_OF_LIMITS}test_pods_that_the_limit_needs_are_not_closed_though_fewer_have_the_slots",
+        ),
+    ),
+    Mutant(
+        "room is made on a pod that has all of a vpod that it may have",
+        "extender/engine/rebalance/make_room.py",
+        "if vpod.max_per_pod and there >= vpod.max_per_pod:",
+        "if False:",
+        "others are moved for nothing",
+        (f"{_OF_LIMITS}test_no_room_is_made_on_a_pod_that_has_the_limit",),
     ),
     Mutant(
         "a vpod is placed with too few vreplicas",

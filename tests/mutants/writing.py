@@ -276,12 +276,23 @@ COMMITTER = (
     Mutant(
         "a move whose answer was lost is told twice",
         "extender/service/placing/unreported_moves.py",
-        "before if published is None else published",
-        "before",
+        "known.published if published is None else published",
+        "known.published",
         "I4: what leaves next is called a move that was made before",
         (
             "tests/service/placing/test_committer_doubts.py"
             "::test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again",
+        ),
+    ),
+    Mutant(
+        "a move that was not told is told of what leaves for another reason",
+        "extender/service/placing/unreported_moves.py",
+        "left[own.from_pod] -= own.vreplicas",
+        "pass",
+        "I4: a pool tells, and counts in its budget, what another pool had decided",
+        (
+            "tests/service/placing/test_committer_doubts.py"
+            "::test_a_move_is_not_told_of_vreplicas_that_leave_for_a_reason_of_the_decision_itself",
         ),
     ),
     Mutant(

@@ -401,6 +401,7 @@ vpod_names = st.sampled_from(VPODS)
 amounts = st.sampled_from(
     [(), (), (("cpu", 1),), (("cpu", 2),), (("memory", 3),), (("cpu", 1), ("memory", 4))]
 )
+limits = st.sampled_from([0, 0, 0, 1, 2, 3])
 capacities = st.sampled_from(
     [(), (), (("cpu", 2),), (("cpu", 3), ("memory", 9)), (("cpu", 5), ("memory", 6))]
 )
@@ -479,6 +480,7 @@ def vpods(draw, pool: str | None = None) -> VPod:
         weight=draw(st.sampled_from([1, 1, 1, 2, 3])),
         deleting=pool is None and draw(st.integers(0, 7)) == 7,
         per_vreplica=draw(amounts),
+        max_per_pod=draw(limits),
     )
 
 

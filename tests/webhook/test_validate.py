@@ -380,6 +380,31 @@ class TestVPods:
         assert verdict(vpod_request(new, old), view).allowed
         assert not verdict(vpod_request(old, new), view).allowed
 
+    @pytest.mark.parametrize(
+        ("vreplicas", "most", "warned"),
+        [(4, 2, False), (5, 2, True), (5, None, False), (1, 1, False)],
+    )
+    def test_what_will_wait_because_of_max_per_pod_is_told(self, vreplicas, most, warned):
+        view = caches(pools=[a_pool_object(maxPods=2)])
+        vpod = a_vpod_object()
+        spec = {**vpod["spec"], "vreplicas": vreplicas, "placement": {"maxPerPod": most}}
+        got = verdict(vpod_request({**vpod, "spec": spec}), view)
+        assert got.allowed
+        assert ("1 of 5 vreplicas will wait" in "".join(got.warnings)) is warned
+
+    def test_a_lower_max_per_pod_may_not_spread_it_over_more_pods_than_there_may_be(self):
+        view = caches(pools=[a_pool_object(maxPods=2)])
+        spec = {**a_vpod_object()["spec"], "vreplicas": 6, "minAvailable": 6}
+        limited = {
+            most: {**a_vpod_object(), "spec": {**spec, "placement": {"maxPerPod": most}}}
+            for most in (1, 2, 3)
+        }
+        unlimited = {**a_vpod_object(), "spec": spec}
+        for old in (unlimited, limited[3]):
+            assert not verdict(vpod_request(limited[2], old), view).allowed
+        assert verdict(vpod_request(limited[2], limited[1]), view).allowed
+        assert verdict(vpod_request(limited[3], unlimited), view).allowed
+
     def test_making_it_heavier_is_checked_and_other_edits_are_not(self):
         heavy, light = a_vpod_object(weight=21), a_vpod_object(weight=1)
         assert not verdict(vpod_request(heavy, light)).allowed

@@ -20,6 +20,7 @@ from extender.whatif.settling import commit
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.trial import Trial
 from tests.support.builders import POOL, Scene, a_node
+from tests.support.worlds import limits
 
 KEY = "tenant/a"
 PROFILES = ("default", "pack", "spread", "ha")
@@ -56,9 +57,8 @@ def scenes(draw) -> Scene:
         )
         if draw(st.booleans()):
             settle(scene.state, f"tenant/{name}")
-    scene.vpod(
-        "a", draw(st.integers(1, 20)), weight=draw(st.sampled_from([1, 1, 2, 3])), generation=1
-    )
+    fields = {"weight": draw(st.sampled_from([1, 1, 2, 3])), "max_per_pod": draw(limits)}
+    scene.vpod("a", draw(st.integers(1, 20)), generation=1, **fields)
     if draw(st.booleans()):
         settle(scene.state, KEY)
     if draw(st.integers(0, 3)) == 0:
@@ -158,6 +158,8 @@ def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool
             trial.exchange(spec, replace(spec, profile=str(value)))
         case "spec.vreplicas":
             _edit(state, vreplicas=value)
+        case "spec.placement.maxPerPod":
+            _edit(state, max_per_pod=value)
         case "spec.slotsPerVReplica":
             _edit(state, weight=value)
         case "spec.unschedulable":

@@ -40,6 +40,13 @@ def waits(scene: Scene) -> bool:
     return place(pool, pool.vpods[KEY]).pending > 0
 
 
+def test_of_a_vpod_with_max_per_pod_more_pods_or_a_greater_limit_place_all():
+    scene = Scene(replicas=2, slots=20, max_pods=9).pods(0, 1)
+    scene.vpod("a", 10, max_per_pod=2, generation=1)
+    assert {"maxPerPod 2 to 5", "3 pods more"} <= told(scene).keys()
+    assert told(scene)["maxPerPod 2 to 5"] == (6, 0)
+
+
 @DRAWN
 @given(scenes())
 def test_a_fix_that_is_made_leaves_what_it_says(scene):

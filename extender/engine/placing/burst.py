@@ -127,8 +127,8 @@ def _shape(pool: PoolState, decision: Decision) -> object:
     if _added(decision) < decision.scheduled:
         return decision.vpod
     vpod = pool.vpods.get(decision.vpod)
-    least = vpod.least if vpod is not None else 0
-    return decision.weight, decision.amounts, decision.scheduled + decision.pending, least
+    limits = (vpod.least, vpod.max_per_pod) if vpod is not None else ()
+    return decision.weight, decision.amounts, decision.scheduled + decision.pending, limits
 
 
 def _added(decision: Decision) -> int:

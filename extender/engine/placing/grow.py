@@ -15,29 +15,30 @@ from extender.engine.placing.select import spread_of
 from extender.engine.pods.bits import bits
 from extender.engine.policy.profile import Profile
 from extender.engine.state.pool_state import PoolState
-from extender.model.amounts import NO_AMOUNTS, Amounts
+from extender.model.amounts import Amounts
 from extender.model.objects import VPod
 
 
 def free_beside(
     pool: PoolState,
-    vpod_key: str,
+    vpod: VPod,
     kept: Mapping[str, int],
-    weight: int,
-    amounts: Amounts = NO_AMOUNTS,
+    size: tuple[int, Amounts] | None = None,
 ) -> Callable[[int], int]:
     """A function: an ordinal's free slots beside what a vpod keeps (pod name -> vreplicas), as far
     as its vreplicas can use them.
 
-    What the vpod holds there counts as free, since its share is written as a whole. ``weight``,
-    ``amounts``: slots of one vreplica, and what it takes of the pool's dimensions.
+    What the vpod holds there counts as free, since its share is written as a whole. ``size``: the
+    slots of one vreplica, and what it takes of the pool's dimensions, if not as the vpod says.
     """
-    by_ordinal = pool.by_ordinal
-    if amounts:
+    by_ordinal, vpod_key = pool.by_ordinal, vpod.key
+    weight, amounts = size or (vpod.weight, vpod.per_vreplica)
+    if amounts or vpod.max_per_pod:
 
         def usable(ordinal: int) -> int:
             pod = by_ordinal[ordinal]
-            return pod.slots_for(weight, amounts, kept.get(pod.name, 0), vpod_key)
+            there = kept.get(pod.name, 0)
+            return vpod.slots_beside(there, pod.slots_for(weight, amounts, there, vpod_key))
 
         return usable
 

@@ -531,7 +531,7 @@ class _Plan:
 
     def _free(self) -> Callable[[int], int]:
         """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
-        return free_beside(self.pool, self.key, self.kept, self.weight, self.amounts)
+        return free_beside(self.pool, self.vpod, self.kept, (self.weight, self.amounts))
 
     # -- 5. what stays where it should leave -------------------------------------------------------
 

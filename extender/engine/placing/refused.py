@@ -18,6 +18,7 @@ NO_SLOTS: Final = "no free slots"
 LEDGER_FULL: Final = "ledger too large"
 LACKS: Final = "not enough "
 """Followed by the name of a dimension."""
+AT_MOST: Final = "has as many of its vreplicas as maxPerPod allows"
 SHARE_SPENT: Final = "its namespace has half of the ledger"
 IN_DOUBT: Final = "closed while an earlier scale-down may still be under way"
 
@@ -25,6 +26,7 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
     NO_SLOTS: ConflictReason.INSUFFICIENT_SLOTS,
     LEDGER_FULL: ConflictReason.LEDGER_TOO_LARGE,
     SHARE_SPENT: ConflictReason.LEDGER_TOO_LARGE,
+    AT_MOST: ConflictReason.POLICY_REFUSED,
     "ledger unreadable": ConflictReason.LEDGER_UNREADABLE,
     "node unknown": ConflictReason.NODE_UNKNOWN,
     "node cordoned": ConflictReason.NODE_UNSCHEDULABLE,
@@ -106,8 +108,7 @@ def _why_not(
     if pool.is_closed(pod):
         return IN_DOUBT if pool.is_in_doubt(pod) else "being emptied"
     if free < vpod.weight:
-        lacks = pod.lacks(vpod.per_vreplica, kept.get(pod.name, 0), vpod.key)
-        return f"{LACKS}{lacks}" if lacks else NO_SLOTS
+        return _what_lacks(pod, vpod, kept.get(pod.name, 0))
     if pod.ledger_full:
         return LEDGER_FULL
     spent = (
@@ -116,3 +117,11 @@ def _why_not(
     )
     of_slots = "" if pod.has_room else NO_SLOTS
     return SHARE_SPENT if spent and vpod.key not in pod.claims else of_slots
+
+
+def _what_lacks(pod: PodClaims, vpod: VPod, there: int) -> str:
+    """Why a pod that has ``there`` vreplicas of the vpod has too few slots for one more."""
+    if vpod.max_per_pod and there >= vpod.max_per_pod:
+        return AT_MOST
+    lacks = pod.lacks(vpod.per_vreplica, there, vpod.key)
+    return f"{LACKS}{lacks}" if lacks else NO_SLOTS

@@ -204,7 +204,7 @@ def better_place(
         return None
     profile = profile.for_moves
     room = pool.room_for(vpod.key) if if_room is None else if_room
-    free = pool.free_for(vpod) if if_room is None else _enough_for(pool, vpod)
+    free = pool.free_for(vpod) if if_room is None else _enough_for(pool, vpod, placed)
     spread = spread_of(pool, placed, weight=vpod.weight, room=room, free=free, vpod=vpod)
     sources = [
         name
@@ -222,16 +222,19 @@ def better_place(
     return None
 
 
-def _enough_for(pool: PoolState, vpod: VPod) -> Callable[[int], int]:
-    """Free slots as if each pod that is large enough had room for all of a vpod."""
+def _enough_for(pool: PoolState, vpod: VPod, placed: Mapping[str, int]) -> Callable[[int], int]:
+    """Free slots as if each pod that is large enough had room for all of a vpod, beside ``placed``
+    (pod name -> vreplicas).
+    """
     spec = pool.adapter_pool
     if spec is None or not spec.could_hold(vpod):
         return lambda _: 0
 
     def free(ordinal: int) -> int:
-        if pool.by_ordinal[ordinal].capacity < vpod.weight:
+        pod = pool.by_ordinal[ordinal]
+        if pod.capacity < vpod.weight:
             return 0
-        return max(1, vpod.vreplicas) * vpod.weight
+        return vpod.slots_beside(placed.get(pod.name, 0), max(1, vpod.vreplicas) * vpod.weight)
 
     return free
 

@@ -213,6 +213,9 @@ class Draft:
     def free_for(self, vpod: VPod, ordinal: int) -> int:
         """Free slots of a pod that vreplicas of a vpod can use."""
         free = self.free.of[ordinal]
+        if vpod.max_per_pod:
+            name = self._pool.by_ordinal[ordinal].name
+            free = vpod.slots_beside(self.placed(vpod.key).get(name, 0), free)
         return self._dimensions.usable(ordinal, free, vpod.weight, vpod.per_vreplica)
 
     def dimensions(self) -> DimensionRoom:

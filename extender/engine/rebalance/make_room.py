@@ -200,7 +200,12 @@ class RoomSearch:
         )
 
     def _refuses(self, vpod: VPod, kept: Placements, ordinal: int) -> bool:
-        """Whether the profile's filters refuse one more vreplica there, slots aside."""
+        """Whether the vpod may have no more of its vreplicas there, or the profile's filters refuse
+        one more, slots aside.
+        """
+        there = kept.get(self._pool.by_ordinal[ordinal].name, 0)
+        if vpod.max_per_pod and there >= vpod.max_per_pod:
+            return True
         filters = self._pool.profile.filters
         if not filters:
             return False

@@ -78,7 +78,7 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
     if not pool.tenant_room.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
     try:
-        free = free_beside(pool, vpod.key, target, vpod.weight, vpod.per_vreplica)
+        free = free_beside(pool, vpod, target)
         return reason_for(why_refused(pool, vpod, target, free))
     except PluginFailed:
         return ConflictReason.INSUFFICIENT_SLOTS

@@ -58,8 +58,14 @@ class Packing:
             return empty if pod is None else beside_placed(pod)
 
         self._dimensions = DimensionRoom(left_of)
+        self._state = state
         self._amounts: Amounts = NO_AMOUNTS
         """What one vreplica takes of the vpod that is being added."""
+        self._most = 0
+        """The most vreplicas of that vpod on a pod (``VPod.max_per_pod``); 0: any number."""
+        self._on_pods: dict[str, dict[int, int]] = {}
+        """Vpod key -> ordinal -> its vreplicas there, of vpods with such a limit."""
+        self._ordinals = ordinals
         self._next = ordinals.stop
         self._slots = pool.slots_per_pod
         self._added_max = added_max
@@ -90,11 +96,18 @@ class Packing:
         inside.
         """
 
-    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
-        """Pack ``missing`` vreplicas of ``weight`` slots and ``amounts``, and append pods if
-        needed. Return how many found no place.
+    def add(
+        self,
+        vpod_key: str,
+        missing: int,
+        weight: int,
+        amounts: Amounts = NO_AMOUNTS,
+        most: int = 0,
+    ) -> int:
+        """Pack ``missing`` vreplicas of ``weight`` slots and ``amounts``, at most ``most`` on a pod
+        (0: any number), and append pods if needed. Return how many found no place.
         """
-        self._amounts = amounts
+        self._amounts, self._most = amounts, most
         missing = self._fill(_ALL, vpod_key, missing, weight)
         # Only appended pods have room from here on. Asking all pods again for each would take
         # minutes for a large vpod.
@@ -103,8 +116,9 @@ class Packing:
         return missing
 
     def _fill(self, ordinals: int, vpod_key: str, missing: int, weight: int) -> int:
-        room = ordinals & self._fitting(vpod_key, weight)
-        free = self._usable(weight) if self._amounts else self._free.__getitem__
+        room = self._fitting(vpod_key, weight, ordinals)
+        limited = self._amounts or self._most
+        free = self._usable(vpod_key, weight) if limited else self._free.__getitem__
         given, left = round_robin(room, 0, free, missing, weight)
         self._dimensions.give(self._amounts, given)
         for ordinal, count in given.items():
@@ -116,23 +130,47 @@ class Packing:
             slots -= count * weight
             self._free[ordinal] = slots
             self._with_free[slots] = self._with_free.get(slots, 0) | bit
+            if self._most:
+                there = self._there(vpod_key)
+                there[ordinal] = there.get(ordinal, 0) + count
         self._ledgers.give(vpod_key, given)
         return left
 
-    def _fitting(self, vpod_key: str, weight: int) -> int:
-        """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in
-        slots, in the pool's dimensions and in bytes.
+    def _fitting(self, vpod_key: str, weight: int, among: int = _ALL) -> int:
+        """Those of the ordinals ``among`` (bit set) with room for one vreplica of ``weight`` slots
+        of a vpod, in slots, in the pool's dimensions and in bytes.
         """
-        fitting = self._ledgers.open_to(self._with_slots(weight), vpod_key)
-        if not self._amounts:
+        fitting = self._ledgers.open_to(among & self._with_slots(weight), vpod_key)
+        if not (self._amounts or self._most):
             return fitting
-        usable = self._usable(weight)
+        usable = self._usable(vpod_key, weight)
         return sum(1 << ordinal for ordinal in bits(fitting) if usable(ordinal) >= weight)
 
-    def _usable(self, weight: int) -> Callable[[int], int]:
+    def _usable(self, vpod_key: str, weight: int) -> Callable[[int], int]:
         """A function: the free slots of an ordinal that the vpod being added can use."""
         free, usable, amounts = self._free, self._dimensions.usable, self._amounts
-        return lambda ordinal: usable(ordinal, free[ordinal], weight, amounts)
+        if not self._most:
+            return lambda ordinal: usable(ordinal, free[ordinal], weight, amounts)
+        most, there = self._most, self._there(vpod_key)
+
+        def limited(ordinal: int) -> int:
+            left = max(0, most - there.get(ordinal, 0)) * weight
+            return usable(ordinal, min(free[ordinal], left), weight, amounts)
+
+        return limited
+
+    def _there(self, vpod_key: str) -> dict[int, int]:
+        """Ordinal -> vreplicas of a vpod on the pods that keep their load."""
+        there = self._on_pods.get(vpod_key)
+        if there is None:
+            there = self._on_pods[vpod_key] = {
+                ordinal: claim.decided.vreplicas
+                for name, claim in self._state.claims_of(vpod_key).items()
+                if name not in self._left
+                and (ordinal := self._state.pods[name].ordinal) is not None
+                and ordinal in self._ordinals  # a pod that is appended is empty
+            }
+        return there
 
     def _with_slots(self, weight: int) -> int:
         """Bit set of the ordinals that have ``weight`` slots free and are not barred."""
@@ -206,7 +244,6 @@ class ZonePacking(Packing):
         going: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(state, pool, ordinals, added_max=added_max, going=going)
-        self._state = state
         self._max_skew = rule.max_skew
         self._zones = {zone: state.zones.get(zone, 0) for zone in rule.zones}
         known = 0
@@ -227,11 +264,18 @@ class ZonePacking(Packing):
         if zone in counts:
             counts[zone] -= vreplicas
 
-    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
+    def add(
+        self,
+        vpod_key: str,
+        missing: int,
+        weight: int,
+        amounts: Amounts = NO_AMOUNTS,
+        most: int = 0,
+    ) -> int:
         """As ``Packing.add``, but each vreplica goes to the emptiest zone that may and
         can take it.
         """
-        self._amounts = amounts
+        self._amounts, self._most = amounts, most
         counts = self._counts_of(vpod_key)
         missing -= self._rounds(vpod_key, counts, missing, weight)
         while missing:
@@ -253,9 +297,17 @@ class ZonePacking(Packing):
         if len(set(counts.values())) > 1:
             return 0
         rounds = min(missing // len(counts), min(self._slots_left.values()) // weight)
+        if self._most and rounds > 0:
+            rounds = min(rounds, *(self._room_in(zone, vpod_key, weight) for zone in counts))
         return (
             sum(self._give(vpod_key, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
         )
+
+    def _room_in(self, zone: str, vpod_key: str, weight: int) -> int:
+        """How many vreplicas of the vpod that is being added a zone can take."""
+        usable = self._usable(vpod_key, weight)
+        fitting = self._fitting(vpod_key, weight, self._zones[zone])
+        return sum(usable(ordinal) // weight for ordinal in bits(fitting))
 
     def _give(self, vpod_key: str, zone: str, vreplicas: int, weight: int) -> int:
         given = vreplicas - self._fill(self._zones[zone], vpod_key, vreplicas, weight)
@@ -303,7 +355,10 @@ class ZonePacking(Packing):
         that.
         """
         zone = min(counts, key=lambda name: (counts[name], name))
-        pods = max(1, missing // len(counts) // max(1, self._slots // weight))
+        on_a_pod = max(1, self._slots // weight)
+        if self._most:
+            on_a_pod = min(on_a_pod, self._most)
+        pods = max(1, missing // len(counts) // on_a_pod)
         grown = 0
         while grown < pods and (ordinal := self._next_unbound()) is not None:
             self._stand(ordinal, zone)

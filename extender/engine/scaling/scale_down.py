@@ -22,7 +22,7 @@ ordinals are closed. What was decided before they were closed is reserved in the
 ordinals do not count as empty.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -164,7 +164,8 @@ def waits_for_closed(
         vpod = state.vpods.get(key)
         if vpod is not None and vpod.weight <= closed and allows(vpod):
             mine = state.open_to(there, key)
-            if (mine != there or vpod.per_vreplica) and _most_free(state, mine, vpod) < vpod.weight:
+            limited = mine != there or vpod.per_vreplica or vpod.max_per_pod
+            if limited and _most_free(state, mine, vpod) < vpod.weight:
                 continue
             return key, _most_free(state, state.room_for(key), vpod) < vpod.weight
     return None
@@ -253,11 +254,12 @@ def _left_with(
     # What is served is placed first, on pods that serve or are still to come.
     for pod in sorted(above, key=lambda pod: pod.down):
         packing.barred = 0 if pod.down else down
-        if not _leaves(packing, pod):
+        if not _leaves(packing, pod, state.vpods):
             return None
     packing.barred = 0
     return sum(
-        packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica) * vpod.weight
+        packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica, vpod.max_per_pod)
+        * vpod.weight
         for vpod, missing in missing_vreplicas(state, pool, allows)
     )
 
@@ -279,11 +281,12 @@ def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
     return ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
 
 
-def _leaves(packing: Packing, pod: PodClaims) -> bool:
+def _leaves(packing: Packing, pod: PodClaims, vpods: Mapping[str, VPod]) -> bool:
     """Whether everything that the pod holds fits onto the remaining pods."""
     for key, claim in sorted(pod.claims.items()):
         share = claim.decided
+        most = vpods[key].max_per_pod if key in vpods else 0
         packing.leave(key, pod, share.vreplicas)
-        if share.vreplicas and packing.add(key, share.vreplicas, share.weight, share.amounts):
+        if share.vreplicas and packing.add(key, share.vreplicas, share.weight, share.amounts, most):
             return False
     return True

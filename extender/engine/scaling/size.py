@@ -197,10 +197,7 @@ def _gangs_without_room(
             else Packing(state, pool, ordinals, added_max=0)
         )
         vpods = state.vpods
-        return not any(
-            packing.add(key, together[key], vpods[key].weight, vpods[key].per_vreplica)
-            for key in keys
-        )
+        return not any(_add(packing, vpods[key], together[key]) for key in keys)
 
     fitting: list[str] = []
     smallest = sorted(together, key=lambda key: (together[key] * state.vpods[key].weight, key))
@@ -217,10 +214,11 @@ def _sane(
 
     First fit fills all pods but one at least by half, if slots and dimensions count together: what
     opens a new pod fits into no other, because of one of them. A zone rule may want one more in
-    each zone. Each of these may be lost, and need one replacement. So may each pod that is drained,
-    abandoned or condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes
-    left in its ledger for a tenant. The last kind does not grow with the pods that seem lost, since
-    what fills a ledger is placed.
+    each zone, and a vpod with ``maxPerPod`` as many as it needs for itself. Each of these may be
+    lost, and need one replacement. So may each pod that is drained, abandoned or condemned, has
+    fewer slots than a new one (slotsPerPod was raised), or has no bytes left in its ledger for a
+    tenant. The last kind does not grow with the pods that seem lost, since what fills a ledger is
+    placed.
 
     The limit is for the case that our view of the nodes is behind. Then healthy pods seem lost, and
     so would those that replace them. A pool without maxPods would grow without end, ten times a
@@ -237,7 +235,15 @@ def _sane(
     full = -(-expected // pool.slots_per_pod) + sum(
         -(-total // most) for most, total in _expected_amounts(state, pool, allows)
     )
-    return 2 * (2 * full + 1 + zones) + useless + pool.min_pods
+    apart = max(
+        (
+            -(-count // vpod.max_per_pod)
+            for vpod, count in _expected_vreplicas(state, pool, allows)
+            if vpod.max_per_pod
+        ),
+        default=0,
+    )
+    return 2 * (2 * full + 1 + zones + apart) + useless + pool.min_pods
 
 
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
@@ -452,15 +458,19 @@ def _zone_ceiling(
     ones do not fill a pod to its last slot.
     """
     parts: Counter[tuple[int, Amounts]] = Counter()
+    apart = 0  # pods that a vpod needs because of its maxPerPod
     for vpod in state.vpods.values():
         if pool.could_hold(vpod) and allows(vpod) and not vpod.deleting:
-            parts[vpod.weight, vpod.per_vreplica] += -(-_wanted(pool, vpod) // zones)
+            part = -(-_wanted(pool, vpod) // zones)
+            parts[vpod.weight, vpod.per_vreplica] += part
+            if vpod.max_per_pod:
+                apart = max(apart, -(-part // vpod.max_per_pod))
     capacities = dict(pool.capacities)
     share = 0
     for (weight, amounts), count in parts.items():
         on_a_pod = [capacities[name] // amount for name, amount in amounts]
         share += -(-count // min([pool.slots_per_pod // weight, *on_a_pod]))
-    return zones * (max(share, -(-needed // zones)) + 1)
+    return zones * (max(share + apart, -(-needed // zones)) + 1)
 
 
 def _start(state: PoolState) -> int:
@@ -479,6 +489,11 @@ def _appended(
         key=lambda item: (-item[0].weight, -item[1]),
     )
     for vpod, missing in waiting:
-        if packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica):
+        if _add(packing, vpod, missing):
             return packing.added, True
     return packing.added, False
+
+
+def _add(packing: Packing, vpod: VPod, vreplicas: int) -> int:
+    """Pack so many of a vpod's vreplicas. Return how many found no place."""
+    return packing.add(vpod.key, vreplicas, vpod.weight, vpod.per_vreplica, vpod.max_per_pod)

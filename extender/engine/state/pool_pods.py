@@ -161,12 +161,19 @@ class PoolPods:
     def free_for(self, vpod: VPod) -> Callable[[int], int]:
         """A function: an ordinal's free slots, as far as vreplicas of a vpod can use them.
 
-        Beside ``free_of``, that is what the pod's dimensions allow.
+        Beside ``free_of``, that is what the pod's dimensions and its ``max_per_pod`` allow.
         """
         weight, amounts, by_ordinal = vpod.weight, vpod.per_vreplica, self.by_ordinal
-        if not amounts:
+        if not amounts and not vpod.max_per_pod:
             return self.free_of
-        return lambda ordinal: by_ordinal[ordinal].slots_for(weight, amounts, 0, "")
+
+        def usable(ordinal: int) -> int:
+            pod = by_ordinal[ordinal]
+            claim = pod.claims.get(vpod.key)
+            there = claim.decided.vreplicas if claim is not None else 0
+            return vpod.slots_beside(there, pod.slots_for(weight, amounts, 0, ""))
+
+        return usable
 
     def free_slots(self) -> int:
         """Free slots over all schedulable pods."""

@@ -627,7 +627,7 @@ def _asks(vpod: VPod | None) -> tuple[object, ...]:
     """
     if vpod is None or not vpod.vreplicas:
         return ()
-    return (vpod.uid, vpod.vreplicas, vpod.weight, vpod.per_vreplica)
+    return (vpod.uid, vpod.vreplicas, vpod.weight, vpod.per_vreplica, vpod.max_per_pod)
 
 
 def _neither_vpod() -> VPod:

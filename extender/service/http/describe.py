@@ -175,6 +175,7 @@ class _Page:
             "slotsPerVReplica": vpod.weight,
             **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
             **({"minAvailable": vpod.min_available} if vpod.min_available else {}),
+            **({"maxPerPod": vpod.max_per_pod} if vpod.max_per_pod else {}),
             "published": dict(vpod.placements),
             "placed": pool.decided_of(key),
             "pending": found.pending,

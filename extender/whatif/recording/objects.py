@@ -320,6 +320,7 @@ def _vpod(vpod: VPod) -> Manifest:
     spec |= {"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}
     spec |= {"priority": vpod.priority} if vpod.priority else {}
     spec |= {"minAvailable": vpod.min_available} if vpod.min_available else {}
+    spec |= {"placement": {"maxPerPod": vpod.max_per_pod}} if vpod.max_per_pod else {}
     spec |= {} if vpod.preempts else {"preemptionPolicy": names.PREEMPT_NEVER}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}

@@ -122,6 +122,8 @@ def _round_robin(
 def _has_room(naive: Naive, vpod: VPod, name: str, kept: int) -> bool:
     if _others(naive, vpod, name) + (kept + 1) * vpod.weight > naive.capacity(name):
         return False
+    if vpod.max_per_pod and kept >= vpod.max_per_pod:
+        return False
     most = dimensions(naive)
     return all(
         _others_of(naive, vpod, name, dimension) + (kept + 1) * amount <= most[dimension]

@@ -59,7 +59,8 @@ def busy_worlds(draw) -> World:
                 free[ordinal] -= count * weight
                 ledgers[ordinal][f"tenant/{name}"] = Share(count, weight, amounts)
         wanted = sum(placements.values())
-        world.put(a_vpod(name, wanted, placements, weight=weight, per_vreplica=amounts))
+        fields = {"per_vreplica": amounts, "max_per_pod": draw(worlds.limits)}
+        world.put(a_vpod(name, wanted, placements, weight=weight, **fields))
     for ordinal, ledger in ledgers.items():
         drained = draw(st.integers(0, 9)) == 9
         world.put(a_pod(ordinal, ledger, node=f"node-{ordinal % 2}", unschedulable=drained))
@@ -141,6 +142,7 @@ def test_every_move_keeps_the_limits_and_has_room(
         assert count <= naive.placed_of(vpod).get(name, 0)
     for name, slots in given_to.items():
         assert slots <= naive.capacity(name) - naive.held(name)
+    assert_limits_are_kept(world, naive, plan)
     for dimension, most in pool.capacities:
         amounts: dict[str, int] = {}
         for move in plan:
@@ -148,6 +150,15 @@ def test_every_move_keeps_the_limits_and_has_room(
             amounts[move.to_pod] = amounts.get(move.to_pod, 0) + move.vreplicas * each
         for name, amount in amounts.items():
             assert amount <= max(0, most - naive.held_amount(dimension, name)), dimension
+
+
+def assert_limits_are_kept(world: World, naive: Naive, plan: list[Move]) -> None:
+    """No pod gets more of a vpod than its maxPerPod."""
+    for key, name in {(move.vpod, move.to_pod) for move in plan}:
+        come = sum(m.vreplicas for m in plan if (m.vpod, m.to_pod) == (key, name))
+        gone = sum(m.vreplicas for m in plan if (m.vpod, m.from_pod) == (key, name))
+        there = naive.placed_of(key).get(name, 0) - gone + come
+        assert there <= (world.vpods[key].max_per_pod or there)
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,7 +1,7 @@
 """Packing: the same as asking every pod for every vreplica, without asking every pod."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import pytest
@@ -23,15 +23,26 @@ class Straightforward(Packing):
 
     left: Mapping[int, dict[str, int]]
     """What each ordinal has left of each dimension; the test sets it."""
+    on_pods: Counter[tuple[str, int]]
+    """(Vpod key, ordinal) -> its vreplicas there; the test sets it."""
 
-    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
+    def add(
+        self,
+        vpod_key: str,
+        missing: int,
+        weight: int,
+        amounts: Amounts = NO_AMOUNTS,
+        most: int = 0,
+    ) -> int:
         while missing:
             given = 0
             for ordinal in sorted(self._free):
                 left = self.left[ordinal]
                 fits = all(left.get(name, 0) >= amount for name, amount in amounts)
+                fits = fits and (not most or self.on_pods[vpod_key, ordinal] < most)
                 if missing and self._free[ordinal] >= weight and fits:
                     self._free[ordinal] -= weight
+                    self.on_pods[vpod_key, ordinal] += 1
                     for name, amount in amounts:
                         left[name] -= amount
                     missing -= 1
@@ -77,14 +88,25 @@ def test_it_packs_as_if_every_pod_were_asked_for_every_vreplica(seed):
     fast = Packing(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
     plain = Straightforward(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
     plain.left = defaultdict(lambda: dict(scene.pool.capacities))
+    plain.on_pods = Counter(
+        {
+            (key, ordinal): share.vreplicas
+            for ordinal, pod in scene.pool.by_ordinal.items()
+            if ordinal in ordinals
+            for key, share in (pod.pod.ledger.items() if pod.pod is not None else ())
+        }
+    )
+    limits: dict[str, int] = {}
     for ordinal, pod in scene.pool.by_ordinal.items():
         for share in pod.pod.ledger.values() if pod.pod is not None else ():
             for name, amount in share.amounts:
                 if name in plain.left[ordinal]:
                     plain.left[ordinal][name] -= share.vreplicas * amount
     for number in range(rng.randint(1, 12)):
-        key, missing, weight = f"tenant/new{number}", rng.randrange(15), rng.randint(1, 4)
-        asked = (key, missing, weight, rng.choice(AMOUNTS))
+        key = rng.choice([f"tenant/{rng.randrange(3)}", f"tenant/new{number}"])
+        missing, weight = rng.randrange(15), rng.randint(1, 4)
+        most = limits.setdefault(key, rng.choice([0, 1, 2, 5]))
+        asked = (key, missing, weight, rng.choice(AMOUNTS), most)
         assert fast.add(*asked) == plain.add(*asked), f"seed {seed}"
         assert (fast.added, fast._free) == (plain.added, plain._free), f"seed {seed}"
 

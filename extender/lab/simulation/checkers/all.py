@@ -159,9 +159,9 @@ class Checkers:
         self._reporting.look()
 
     def _refused_otherwise(self, before: Obj | None, after: Obj | None) -> bool:
-        """Whether kube-scheduler only tells another reason why a pod with shares fits no node. Which
-        replica is asked differs from attempt to attempt, and each renewed lease of another pod
-        begins new attempts.
+        """Whether kube-scheduler only tells another reason why a pod with shares fits no node.
+        Which replica is asked differs from attempt to attempt, and each renewed lease of another
+        pod begins new attempts.
 
         Some replicas do not know all that the zone rule looks at. Only the leader knows the share
         of a caller while the pod is away (seed 250000207). And a replica that has started since
@@ -235,11 +235,7 @@ class Checkers:
             if before is not None:
                 self._overcommit.check_write(before, after)
             if rewritten:
-                self._overcommit.check_slots(
-                    pod, old.total if old is not None and not bound_now else 0
-                )
-                self._overcommit.check_dimensions(pod, None if bound_now else old)
-                self._overcommit.check_bytes(pod, None if bound_now else old)
+                self._overcommit.check_ledger(pod, None if bound_now else old)
         self._coverage.check_pod(pod)
 
     def _pod_gone(self, name: str, *, was_bound: bool) -> None:
@@ -280,6 +276,7 @@ class Checkers:
             )
         if old is not None and old.pool != new.pool:
             self._excuses.note(f"pool {new.key}")
+        self._overcommit.limited(old, new)
         self._edited_records.weighed(old, new)
         if old is not None and by_service():
             self._honesty.check_others(old, new)

@@ -18,11 +18,23 @@ class OvercommitChecker(Checker):
         super().__init__(context)
         self._left_at: dict[tuple[str, str], float] = {}
         """By pod and vpod."""
+        self._limits: dict[str, list[tuple[float, int]]] = {}
+        """Vpod -> (since when, maxPerPod); 0 if it has none."""
 
     def check_write(self, before: Obj, after: Obj) -> None:
         """Check that no update of a ledger is lost."""
         for problem in write_problems(before, after):
             self._violated(f"I1: {ACTOR.get()}: {problem}")
+
+    def check_ledger(self, pod: Pod, before: Pod | None) -> None:
+        """Check a ledger that was written. ``before``: the pod before that; None for a ledger that
+        comes with a bind.
+        """
+        self.check_slots(pod, before.total if before is not None else 0)
+        self.check_dimensions(pod, before)
+        self.check_bytes(pod, before)
+        if before is not None:
+            self.check_most(pod, before)
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
         """Check that a ledger is not too long, and that no namespace's part of it grows beyond its
@@ -75,6 +87,28 @@ class OvercommitChecker(Checker):
                     f"I1: {ACTOR.get()} wrote {taken} {name} on {pod.name}, which has {allowed}: "
                     f"{pod.text}"
                 )
+
+    def check_most(self, pod: Pod, before: Pod) -> None:
+        """Check that a pod gets no more vreplicas of a vpod than the vpod's maxPerPod. What it had
+        when the limit was lowered stays.
+        """
+        for key, (count, _) in (pod.ledger or {}).items():
+            vpod = self._stored.vpods.get(key)
+            limits = in_force(self._limits.get(key, ()), self._excuses.since())
+            if vpod is None or not limits or not min(limits):
+                continue
+            had, _ = (before.ledger or {}).get(key, (0, 1))
+            if count > max(*limits, had, vpod.placements.get(pod.name, 0)):
+                self._violated(
+                    f"placement: {ACTOR.get()} gave {pod.name} {count} vreplicas of {key}, of "
+                    f"which a pod gets {max(limits)}: {pod.text}"
+                )
+
+    def limited(self, old: VPod | None, new: VPod) -> None:
+        """Record the maxPerPod of a vpod."""
+        if old is None or old.max_per_pod != new.max_per_pod:
+            seen = self._limits.setdefault(new.key, [])
+            seen.append((self._clock(), new.max_per_pod))
 
     def check_slots(self, pod: Pod, before: int) -> None:
         """Check that a ledger fits the pod's slots, or has not grown from the slots ``before``."""

@@ -352,6 +352,7 @@ class Stored:
             name: slots
             for name, slots in free.items()
             if slots >= vpod.weight
+            and (not vpod.max_per_pod or vpod.placements.get(name, 0) < vpod.max_per_pod)
             and self.pods[name].has_bytes_for(vpod.key)
             and all(
                 self.pods[name].taken_of(dimension) + amount <= pool.capacities.get(dimension, 0)
@@ -376,10 +377,11 @@ class Stored:
         may_grow = may_grow and not self._nobody_gets_ready(pool)
         free = self._free(vpod)
         if vpod.least > 1 and not vpod.total:
-            room = sum(slots // vpod.weight for slots in free.values())
+            most = vpod.max_per_pod or vpod.least
+            room = sum(min(most, slots // vpod.weight) for slots in free.values())
             if may_grow and pool.max_pods is not None:
                 more = pool.max_pods - len(pool.ordinals)
-                may_grow = room + more * (pool.slots // vpod.weight) >= vpod.least
+                may_grow = room + more * min(most, pool.slots // vpod.weight) >= vpod.least
             may_grow = may_grow and not vpod.amounts
             if vpod.amounts or room < vpod.least:
                 free = {}

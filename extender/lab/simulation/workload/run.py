@@ -26,6 +26,7 @@ from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.workload.gangs import GangActs
 from extender.lab.simulation.workload.load_source import LoadSourceActs
 from extender.lab.simulation.workload.operators import Operators
+from extender.lab.simulation.workload.placement import PlacementActs
 from extender.lab.simulation.workload.priorities import PriorityActs
 from extender.lab.simulation.workload.quotas import QuotaActs
 from extender.lab.simulation.workload.selectors import SelectorActs
@@ -48,6 +49,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "tenancy": QuotaActs,
     "priorities": PriorityActs,
     "gangs": GangActs,
+    "placement": PlacementActs,
 }
 
 

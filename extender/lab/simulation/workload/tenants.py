@@ -44,6 +44,7 @@ class Tenants:
             weight,
             scene.pool_name(),
             dimensions=scene.world.scale.dimensions,
+            limits=scene.world.scale.limits,
         )
         await scene.world.cluster.create(VPODS, scene.rng.choice(TENANTS), vpod)
         return True
@@ -72,6 +73,7 @@ class Tenants:
             scene.rng.randint(1, 8),
             pool=scene.pool_name(),
             dimensions=scene.world.scale.dimensions,
+            limits=scene.world.scale.limits,
         )
         await scene.recreate(VPODS, vpod, again)
         return True

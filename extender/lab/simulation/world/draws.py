@@ -94,6 +94,7 @@ def _with_parts_of_pools(
     if "dimensions" in parts:
         pools = tuple(_with_dimensions(pool, rng) for pool in scale.pools)
         scale = replace(scale, dimensions=True, pools=pools)
+    scale = replace(scale, limits="placement" in parts)
     if "handoff" in parts:
         scale = replace(scale, pools=_with_handoff(scale.pools, seed))
     if "tenancy" in parts:

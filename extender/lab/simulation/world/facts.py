@@ -173,6 +173,8 @@ class VPod:
     preempts: bool = True
     """False if it takes nothing from vpods of a lower priority."""
     min_available: int = 0
+    max_per_pod: int = 0
+    """The most of its vreplicas on a pod; 0: any number."""
     deleting: bool = False
 
     @property
@@ -423,6 +425,7 @@ def read_vpod(obj: Obj) -> VPod:
         priority=spec.get("priority", 0),
         preempts=spec.get("preemptionPolicy") != "Never",
         min_available=spec.get("minAvailable", 0),
+        max_per_pod=(spec.get("placement") or {}).get("maxPerPod", 0),
         deleting="deletionTimestamp" in metadata,
         observed=status.get("observedGeneration", 0),
         placements=placements,

@@ -30,15 +30,30 @@ def amounts_of(name: str) -> Obj:
     return AMOUNTS[crc32(name.encode()) % len(AMOUNTS)]
 
 
+def limit_of(name: str) -> int:
+    """Return the maxPerPod of the vpod; 0 for none. It depends on the name alone, too."""
+    return crc32(name.encode()) // len(AMOUNTS) % 4
+
+
 def vpod_object(
-    name: str, vreplicas: int, weight: int = 1, pool: str = NAME, *, dimensions: bool = False
+    name: str,
+    vreplicas: int,
+    weight: int = 1,
+    pool: str = NAME,
+    *,
+    dimensions: bool = False,
+    limits: bool = False,
 ) -> Obj:
-    """Return a VPod of one of the pools. ``dimensions``: whether it has ``amounts_of`` its name."""
+    """Return a VPod of one of the pools. ``dimensions``: whether it has ``amounts_of`` its name.
+    ``limits``: whether it has ``limit_of`` its name.
+    """
     spec: Obj = {
         "poolRef": {"namespace": NS, "name": pool},
         "vreplicas": vreplicas,
         "slotsPerVReplica": weight,
     }
+    if limits and (most := limit_of(name)):
+        spec["placement"] = {"maxPerPod": most}
     amounts = amounts_of(name) if dimensions else {}
     return {
         "metadata": {"name": name},

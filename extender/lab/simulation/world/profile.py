@@ -149,11 +149,12 @@ PARTS: Final = {
     "tenancy": "pools that limit tenants and share their slots among them, and VReplicaQuotas",
     "priorities": "pools in which vpods of a higher priority take slots from others",
     "gangs": "vpods that need several vreplicas together",
+    "placement": "vpods that limit how many of their vreplicas a pod gets",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
 PARTS_LAST: Final = (
     *("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff"),
-    *("loadSource", "ownProfiles", "tenancy", "priorities", "gangs"),
+    *("loadSource", "ownProfiles", "tenancy", "priorities", "gangs", "placement"),
 )
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {

@@ -61,6 +61,8 @@ class Scale:
     sources: bool = False
     """Whether the pools also take Streams."""
     dimensions: bool = False
+    limits: bool = False
+    """Whether vpods have a maxPerPod."""
     """Whether pools have capacities beside slots, and vpods take some of them."""
     long_names: bool = False
     """Whether vpods have names of the maximum length."""
