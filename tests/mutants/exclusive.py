@@ -105,8 +105,8 @@ EXCLUSIVE = (
     Mutant(
         "a replica that is behind renews leases",
         _ACKNOWLEDGE,
-        "confirmed or not renews",
-        "True",
+        "if confirmed:",
+        "if True:",
         "I6: the share is taken away, and another pod serves it",
         (f"{_LEASES}test_what_this_replica_has_not_heard_yet_renews_no_lease",),
     ),

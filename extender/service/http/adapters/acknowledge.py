@@ -7,11 +7,13 @@
     -> {"generation": 42, "stored": true, "load": "kept"}
 
 A list that is not given is empty, so ``serving`` has to name what is served. Any replica takes it.
-Only what differs from what is stored is written, so an adapter may repeat itself.
+Only what differs from what is stored is written, so an adapter may repeat itself. An answer 200
+says that it is stored at some moment between the request and the answer. This replica's cache may
+be behind that, so it reads the pod if it writes nothing. Otherwise an older acknowledgement that
+another replica has stored last, for example because the network has delayed it, would stay (seed
+610000441).
 
 In a pool that is exclusive, an answer 200 renews the adapter's lease (``engine.placing.holders``).
-So the acknowledgement must be of the assignment that is stored at some moment between the request
-and the answer. This replica's cache may be behind that, so it reads the pod if it writes nothing.
 Once a minute it writes that the lease was renewed (``pools.adapter_leases``). While the API server
 does not answer, no lease is renewed: nobody could tell a replica that is cut off from all others
 being down.
@@ -142,10 +144,10 @@ class AcknowledgeVerb:
             pod = self._caches.pods.latest(caller.pod)
             if pod is None or pod.uid != caller.uid:
                 raise WireError(f"pod {caller.pod} is gone", 403)
-            text, renews = self._text_of(pod, said)
-            if text == pod.acknowledged_text and (confirmed or not renews):
-                return stored
+            text = self._text_of(pod, said)
             if text == pod.acknowledged_text:
+                if confirmed:
+                    return stored
                 await self._writer.read(pod)
             elif await self._writer.store(pod, text):
                 return True
@@ -154,10 +156,8 @@ class AcknowledgeVerb:
             confirmed = True
         raise _not_stored(f"pod {caller.pod} changes all the time")
 
-    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> tuple[str, bool]:
-        """What is to be stored, and whether it renews a lease. Raises WireError if it does not go
-        with the pod's assignment.
-        """
+    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> str:
+        """What is to be stored. Raises WireError if it does not go with the pod's assignment."""
         if not tells_adapters(self._caches, pod.pool):
             raise WireError(no_handoff(pod), 404)
         known = own_assignment(pod)
@@ -165,10 +165,10 @@ class AcknowledgeVerb:
             raise _another_generation(known, said)
         if problem := said.problem(known):
             raise WireError(problem, 422)
-        stored, renews = acknowledged(said, known), known.lease_s > 0
-        if renews:
+        stored = acknowledged(said, known)
+        if known.lease_s > 0:
             stored = replace(stored, renewed=self._leases.renewed(pod))
-        return encode_acknowledged(stored), renews
+        return encode_acknowledged(stored)
 
     async def _take_load(self, caller: AdapterCaller, said: Acknowledgement) -> str:
         pod = self._caches.pods.latest(caller.pod)

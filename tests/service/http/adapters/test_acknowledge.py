@@ -318,15 +318,31 @@ async def said_once(folder: Path, mode: str = "Exclusive") -> AsyncIterator[Adap
         yield it
 
 
-@pytest.mark.parametrize(("mode", "reads"), [("Exclusive", 1), ("Overlap", 0)])
-async def test_a_lease_is_renewed_by_what_is_stored_and_not_by_what_the_cache_has(
-    tmp_path: Path, mode: str, reads: int
+@pytest.mark.parametrize("mode", ["Exclusive", "Overlap"])
+async def test_what_is_said_again_is_compared_with_what_is_stored_and_not_with_the_cache(
+    tmp_path: Path, mode: str
 ):
     async with said_once(tmp_path, mode) as it:
         before = it.api.count("get", "pods")
         status, text, _ = await it.acknowledge(0)
         assert (status, orjson.loads(text)["stored"]) == (200, False)
-        assert it.api.count("get", "pods") == before + reads
+        assert it.api.count("get", "pods") == before + 1
+
+
+async def test_what_is_said_replaces_an_older_one_that_this_replica_has_not_seen(tmp_path: Path):
+    """Seed 610000441: another replica has stored it last, because it was on its way for longer."""
+    async with said_once(tmp_path, "Overlap") as it:
+        older = await it.world.annotation(0, ACKNOWLEDGED_ANNOTATION)
+        assert older is not None
+        busy = {**orjson.loads(older), "serving": 0, "busy": [VPOD]}
+        pause = it.api.pause("get", "pods")
+        said = asyncio.create_task(it.acknowledge(0))
+        await pause.reached.wait()
+        await it.world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: orjson.dumps(busy).decode()})
+        pause.go_on.set()
+        status, text, _ = await said
+        assert (status, orjson.loads(text)["stored"]) == (200, True)
+        assert await it.world.annotation(0, ACKNOWLEDGED_ANNOTATION) == older
 
 
 async def test_what_this_replica_has_not_heard_yet_renews_no_lease(tmp_path: Path):
