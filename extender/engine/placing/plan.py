@@ -364,7 +364,8 @@ class _Plan:
         its status still names them. If the vreplicas went to other pods, that would be a move
         without a reason (I4). Pods where they may stay come first. What the earlier decision has
         *moved* does not come back to a pod that it would have to leave again: its move would be
-        reported twice.
+        reported twice. As each decision goes by the same order, those on the first pods have been
+        moved (seed 620000113).
         """
         claims = self.pool.claims_of(self.key)
         not_moved = sum(claim.published for claim in claims.values()) - sum(placed.values())
@@ -373,9 +374,16 @@ class _Plan:
             for n, c in claims.items()
             if c.published > placed.get(n, 0)
         }
+        moved = max(0, sum(taken.values()) - not_moved)
+        must_go = [name for name in sorted(taken, key=placement_order) if self._must_go(name)]
+        # Those of pods that exist have the first claim to a place elsewhere.
+        for name in sorted(must_go, key=lambda name: not self.pool.is_member(self.pool.pods[name])):
+            of_these = min(moved, taken[name])
+            taken[name] -= of_these
+            moved -= of_these
         back: dict[str, int] = {}
         for name in sorted(taken, key=self._comes_back):
-            most = min(more, not_moved) if self._must_go(name) else more
+            most = min(more, not_moved) if name in must_go else more
             if count := max(0, min(taken[name], most)):
                 back[name] = count
             more, not_moved = more - count, not_moved - count
@@ -395,7 +403,9 @@ class _Plan:
         pod = self.pool.pods[name]
         if not self.pool.is_member(pod) or pod.leaving or self._is_emptied(pod):
             return True
-        return not pod.schedulable and not self.rules.keep_on_unavailable
+        if not pod.schedulable and not self.rules.keep_on_unavailable:
+            return True
+        return self._too_many(name, pod.claims[self.key].decided.vreplicas + 1) > 0
 
     def _is_emptied(self, pod: PodClaims) -> bool:
         """Whether the vpod's vreplicas leave this closed pod so that the pool can shrink. They stay
@@ -415,6 +425,13 @@ class _Plan:
         return not (self.pool.is_member(pod) or pod.condemned)
 
     def _trim(self, name: str, count: int) -> int:
+        cut = self._too_many(name, count)
+        if cut:
+            self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
+        return count - cut
+
+    def _too_many(self, name: str, count: int) -> int:
+        """How many of ``count`` vreplicas a pod cannot hold beside what it has of others."""
         pod = self.pool.pods[name]
         weight = self.weight
         claim = pod.claims[self.key]
@@ -430,9 +447,7 @@ class _Plan:
             cut = max(cut, count - own // weight)
         if self.amounts and pod.capacities:
             cut = max(cut, count - self._fitting_amounts(pod, claim, count))
-        if cut:
-            self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
-        return count - cut
+        return cut
 
     def _fitting_amounts(self, pod: PodClaims, claim: Claim, count: int) -> int:
         """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in ``_trim``."""

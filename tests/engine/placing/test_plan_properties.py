@@ -223,6 +223,24 @@ def test_what_is_lost_with_its_ordinal_stays_lost_when_the_drain_is_decided_agai
     assert (again.target, again.pending) == (first.target, first.pending)
 
 
+def test_what_is_wanted_again_is_moved_off_each_overcommitted_pod_once():
+    """Seed 620000113: no status could be written while fewer were wanted, and then more again."""
+    world = World()
+    for obj in (a_node(), a_stateful_set(3), a_pool(2)):
+        world.put(obj)
+    for ordinal in (0, 1):
+        world.put(a_pod(ordinal, {"tenant/b": Share(2, 2), "tenant/a": Share(1)}))
+    world.put(a_pod(2))
+    world.put(a_vpod("b", 4, {0: 2, 1: 2}, weight=2))
+    told: list[tuple[str, str, int]] = []
+    for wanted in (0, 1, 2):
+        world.put(a_vpod("a", wanted, {0: 1, 1: 1}))
+        decision = decide(world, world.vpods["tenant/a"])
+        world.decide(decision)
+        told += [(move.from_pod, move.to_pod, move.vreplicas) for move in decision.moves if wanted]
+    assert told == [("dispatcher-0", "dispatcher-2", 1), ("dispatcher-1", "dispatcher-2", 1)]
+
+
 @st.composite
 def full_pods(draw) -> World:
     """A pod that is full, by vpods that now want more or fewer vreplicas than there are, heavier or
