@@ -146,7 +146,8 @@ class TenancyChecker(Checker):
 
     def _others_come_first(self, pool: Pool, vpod: VPod) -> bool:
         """Return whether a vpod of the tenant has a higher priority, or is not less important and
-        the pool has no slots for all. Pods that may still come do not count.
+        the pool has no slots for all. Pods that may still come do not count. Nor do slots of less
+        important ones, from which the vpod does not take (seed 610000692).
         """
         if any(one.priority > vpod.priority for one in self._tenant_of(pool, vpod)):
             return True
@@ -155,6 +156,9 @@ class TenancyChecker(Checker):
             for one in self._of(pool)
             if one.priority >= vpod.priority
         )
+        if not vpod.preempts:
+            others = (one for one in self._of(pool) if one.priority < vpod.priority)
+            asked += sum(one.total * one.weight for one in others)
         return asked > self._stored.slots_there(pool)
 
     def _is_short(self, pool: Pool, vpod: VPod) -> bool:
