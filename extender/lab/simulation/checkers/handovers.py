@@ -47,6 +47,7 @@ class HandoverChecker(Checker):
 
     def __init__(self, context: CheckerContext, presence: Presence) -> None:
         super().__init__(context)
+        self._stored.is_left_out = self.is_left_out
         self._presence = presence
         self._acknowledged: dict[str, float] = {}
         """Name of a pod -> since when its adapter has acknowledged."""
@@ -137,7 +138,7 @@ class HandoverChecker(Checker):
         pool = self._stored.pool(name)
         return pool.overlaps and not pool.deleted and not self._excuses.holds(f"gone {name}")
 
-    def _is_left_out(self, name: str, key: str) -> bool:
+    def is_left_out(self, name: str, key: str) -> bool:
         """Whether the pod's adapter cannot be told of the vpod: its assignment is full."""
         return name in self._full and key not in self._full[name]
 
@@ -160,7 +161,7 @@ class HandoverChecker(Checker):
         ready = 0
         for name, count in new.placements.items():
             known = self._circumstances.adapter(name)
-            if self._is_left_out(name, new.key) or (
+            if self.is_left_out(name, new.key) or (
                 known is not None and (new.key in known.prepared or new.key in known.serving)
             ):
                 ready += max(0, count - old.placements.get(name, 0))
@@ -192,7 +193,7 @@ class HandoverChecker(Checker):
             told = self._told_serve.get((other, key))
             since, gets = told or (inf, 0)
             waited = self._clock() - since > pool.prepare_timeout_s - 1.0
-            if other == name or self._is_left_out(other, key):
+            if other == name or self.is_left_out(other, key):
                 continue
             if adapter is None or waited:
                 continue

@@ -32,6 +32,8 @@ class Stored:
     """vpod -> dimension -> what one vreplica takes. It is the same for all objects of that name."""
     may_be_limited: Callable[[VPod], bool] = lambda _vpod: False
     """Whether a vpod may wait because its tenant has as much as it may (``TenancyChecker``)."""
+    is_left_out: Callable[[str, str], bool] = lambda _pod, _vpod: False
+    """Whether a pod's adapter cannot be told of a vpod (``HandoverChecker``)."""
     ready_nodes: set[str] = field(default_factory=set)
     """Names of the nodes that are Ready."""
 
@@ -271,18 +273,22 @@ class Stored:
 
     def _served_differences(self, vpod: VPod) -> Iterator[str]:
         """Check the vpod's report of served vreplicas: those on Ready pods that are not being
-        deleted, on Ready nodes.
+        deleted, on Ready nodes. A share for which an assignment has no room is served by nobody.
         """
         if vpod.by_caller or self._is_nobodys(vpod):
             return
         ready = sum(
-            count for name, count in vpod.placements.items() if self._serves(self.pods.get(name))
+            count
+            for name, count in vpod.placements.items()
+            if self._serves(self.pods.get(name)) and not self.is_left_out(name, vpod.key)
         )
+        untold = any(self.is_left_out(name, vpod.key) for name in vpod.placements)
+        unserved = {*_UNSERVED, "AdapterNotServing"} if untold else _UNSERVED
         reported = vpod.available
         if reported is None or reported[0] not in (None, ready):
             yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {reported}"
         elif (reported[1] == "True" and not ready == vpod.total >= vpod.wanted) or (
-            reported[2] in _UNSERVED
+            reported[2] in unserved
         ) is not (ready < vpod.total):
             yield (
                 f"{vpod.key}: {ready} of {vpod.wanted} are served, and Available is {reported[1:]}"
