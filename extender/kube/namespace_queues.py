@@ -65,15 +65,15 @@ class NamespaceQueue(Generic[T]):
 
 
 class NamespaceQueues(Generic[T]):
-    """``now``: the event loop's time, s. An item is given up after ``failures_max`` failures."""
+    """``clock``: the event loop's time, s. An item is given up after ``failures_max`` failures."""
 
     def __init__(
-        self, items_max: int, failures_max: int, doubtful_max: int, now: Callable[[], float]
+        self, items_max: int, failures_max: int, doubtful_max: int, clock: Callable[[], float]
     ) -> None:
         self._items_max = items_max
         self._failures_max = failures_max
         self._doubtful_max = doubtful_max
-        self._now = now
+        self._clock = clock
         self._queues: dict[str, NamespaceQueue[T]] = {}
         self._ready: deque[NamespaceQueue[T]] = deque()
         self._doubtful: list[tuple[int, int, NamespaceQueue[T]]] = []
@@ -117,7 +117,7 @@ class NamespaceQueues(Generic[T]):
         """Return a queue whose ``item`` is to be served now; then call ``done`` or ``failed``. None
         if there is none.
         """
-        while self._later and self._later[0][0] - TIMER_RESOLUTION_S <= self._now():
+        while self._later and self._later[0][0] - TIMER_RESOLUTION_S <= self._clock():
             self._is_ready(heapq.heappop(self._later)[2])
         while queue := self._next():
             queue.waits = False
