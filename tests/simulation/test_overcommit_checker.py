@@ -139,3 +139,26 @@ async def test_a_ledger_over_a_lowered_dimension_may_stay_and_become_less():
     assert not scene.found
     scene.pod("a-0", cpu(8, 2), slots=20)
     assert not [line for line in scene.found if line.startswith("I1: ")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "count", "wrong"),
+    [
+        pytest.param((2,), 2, 0, id="the limit"),
+        pytest.param((2,), 3, 1, id="more"),
+        pytest.param((3, 2), 3, 0, id="the limit of a moment ago"),
+        pytest.param((0, 2), 9, 0, id="none a moment ago"),
+        pytest.param((2, 0), 9, 0, id="none since a moment ago"),
+    ],
+)
+@in_virtual_time
+async def test_a_pod_that_gets_more_of_a_vpod_than_its_max_per_pod_is_a_violation(
+    limits, count, wrong
+):
+    scene = a_scene()
+    for generation, limit in enumerate(limits, 1):
+        spec = {"poolRef": {"name": "a"}, "vreplicas": 9, "placement": {"maxPerPod": limit}}
+        metadata = {"namespace": "t", "name": "v", "uid": "v", "generation": generation}
+        scene.write("vpods", "v", {"metadata": metadata, "spec": spec}, PERSON)
+    scene.pod("a-0", {"t/v": count}, slots=5_000)
+    assert len([line for line in scene.found if "placement:" in line]) == wrong

@@ -13,13 +13,19 @@ def differences(scene: CheckerScene, about: str) -> list[str]:
     return [line for line in scene.checkers.differences() if about in line]
 
 
-def pool_says(source: str, status: str, reason: str) -> list[str]:
-    """What differs if a pool that takes its load from ``source`` has this condition."""
+def pool_says(
+    source: str, status: str, reason: str, ledger: dict[str, int] | None = None
+) -> list[str]:
+    """What differs if a pool that takes its load from ``source`` has this condition. ``ledger``: of
+    its only pod, which has a node; None for no pod.
+    """
     scene = CheckerScene()
     spec = {"slotsPerPod": 4, "loadSource": source, "rebalance": LOAD}
     condition = {"type": "LoadUnavailable", "status": status, "reason": reason}
     pool = {"metadata": {"name": "a"}, "spec": spec, "status": {"conditions": [condition]}}
     scene.write("adapterpools", "a", pool, PERSON)
+    if ledger is not None:
+        scene.pod("a-0", ledger)
     return differences(scene, "LoadUnavailable")
 
 
@@ -35,6 +41,13 @@ def pool_says(source: str, status: str, reason: str) -> list[str]:
 @in_virtual_time
 async def test_a_pool_says_whether_its_source_answers(source, status, reason, right):
     assert (pool_says(source, status, reason) == []) is right
+
+
+@pytest.mark.parametrize(("ledger", "right"), [({}, True), ({"t/v": 1}, False)])
+@in_virtual_time
+async def test_a_source_has_no_series_only_if_no_pod_with_a_node_carries_anything(ledger, right):
+    """Seed 600000254."""
+    assert (pool_says("adapter-requests", "True", "NoSeries", ledger) == []) is right
 
 
 @pytest.mark.parametrize(("written", "right"), [({"cpu": 2}, True), ({"cpu": 1}, False)])
