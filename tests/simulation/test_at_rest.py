@@ -12,7 +12,7 @@ from extender.lab.simulation.world.facts import VPod
 from extender.model.eviction import Eviction, encode_eviction
 from extender.model.moves import MoveReason
 from extender.model.names import EVICTING_ANNOTATION
-from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, pod_object
+from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, pod_object
 
 pytestmark = pytest.mark.sim
 
@@ -94,6 +94,31 @@ def test_another_reason_why_a_pod_fits_no_node_is_no_write_if_only_the_leader_kn
         for pod in (refused_pod("slots"), after):
             await later(1.0)
             scene.write("pods", "a-0", pod)
+        assert round(scene.checkers.last_write_s["pods"], 3) == at_s
+
+    play()
+
+
+@pytest.mark.parametrize(("other", "at_s"), [(None, 1.0), (pod_object("a-1", {}), 3.0)])
+def test_nor_is_it_if_a_new_replica_cannot_know_in_which_zone_others_of_the_vpod_were(
+    other: Obj | None, at_s: float
+):
+    """Seed 590001511: the other pod is gone, so only those that have seen it know its zone."""
+
+    @in_virtual_time
+    async def play() -> None:
+        scene = CheckerScene()
+        placements = [{"podName": name, "vreplicas": 1} for name in ("a-0", "a-1")]
+        spec = {"poolRef": {"name": "a"}, "vreplicas": 2}
+        metadata = {"namespace": "t", "name": "v", "uid": "v"}
+        vpod = {"metadata": metadata, "spec": spec, "status": {"placements": placements}}
+        scene.write("vpods", "v", vpod, PERSON)
+        scene.pod("a-1", {"t/v": 1})
+        await later(1.0)
+        scene.write("pods", "a-0", refused_pod("slots"))
+        scene.write("pods", "a-1", other)
+        await later(2.0)
+        scene.write("pods", "a-0", refused_pod("zone"))
         assert round(scene.checkers.last_write_s["pods"], 3) == at_s
 
     play()

@@ -91,6 +91,8 @@ class Checkers:
         """Plural -> time of the last write. Renewals of pods' marks and leases are left out, and
         so are new reasons of a refusal (``_refused_otherwise``).
         """
+        self._were_bound: set[str] = set()
+        """Names of the pods that have had a node."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
         self._edited_records = EditedRecords(self._excuses)
@@ -165,12 +167,14 @@ class Checkers:
 
         Some replicas do not know all that the zone rule looks at. Only the leader knows the share
         of a caller while the pod is away (seed 250000207). And a replica that has started since
-        does not know in which zone a pod was (seed 590001511).
+        does not know in which zone a pod was that has no node now (seed 590001511).
         """
         if before is None or after is None or not _differ_in_refusal(before, after):
             return False
         name = after["metadata"]["name"]
-        return any(name in vpod.placements for vpod in self.vpods.values())
+        here = [vpod for vpod in self.vpods.values() if name in vpod.placements]
+        away = {pod for pod in self._were_bound if pod not in self.pods or not self.pods[pod].node}
+        return any(vpod.by_caller or not away.isdisjoint(vpod.placements) for vpod in here)
 
     def _count_write(self, second: int) -> None:
         count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
@@ -225,6 +229,7 @@ class Checkers:
             )
         if not pod.node:
             return
+        self._were_bound.add(pod.name)
         bound_now = old is None or not old.node
         rewritten = bound_now or old is None or pod.text != old.text
         if rewritten:
