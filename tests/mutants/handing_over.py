@@ -159,12 +159,12 @@ HANDING_OVER = (
         (_TAKEN_OVER,),
     ),
     Mutant(
-        "adapters without the contract are waited for",
+        "adapters without the contract count as serving on",
         _RULES,
         "return pod.serving and adapters(pod.name).acknowledged is not None",
         "return pod.serving",
-        "each of their moves would take the timeout",
-        (_TAKEN_OVER,),
+        "work is sent to a pod that has perhaps let go",
+        ("tests/engine/placing/test_handover.py::test_where_work_is_sent",),
     ),
     Mutant(
         "a ledger loses what its adapter serves",

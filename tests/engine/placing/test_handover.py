@@ -281,6 +281,11 @@ def test_a_vpod_is_taken_over_once_all_pods_that_it_publishes_serve_it(
             id="a part moves",
         ),
         pytest.param(Hand({1: 2}, {0: 2, 1: 2}, {}), {1: 2}, id="nobody has the contract"),
+        pytest.param(
+            Hand({1: 2}, {0: 2, 1: 2}, {0: adapter(SERVE, said=0), 1: PREPARED}),
+            {1: 2},
+            id="the old one is without the contract",
+        ),
         pytest.param(Hand({0: 2}, {}, {0: adapter(SERVE, said=3)}), {0: 2}, id="nothing moves"),
     ],
 )
