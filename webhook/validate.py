@@ -349,14 +349,18 @@ def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings)
         or joins
         or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
         or new.least > old.least
-        or (old.max_per_pod or new.max_per_pod + 1) > new.max_per_pod > 0
     )
-    if warning := pool.limit_warning(new):
-        findings.warnings.append(warning)
-    if not needs_more:
-        return
-    if problem := pool.misfit(new) or pool.misfit_together(new) or vpod_problem(new, pool, view):
+    is_limited = new.max_per_pod > 0 and (
+        old is None or not old.max_per_pod or new.max_per_pod < old.max_per_pod
+    )
+    problem = pool.misfit_together(new) if needs_more or is_limited else ""
+    if needs_more:
+        problem = pool.misfit(new) or problem or vpod_problem(new, pool, view)
+    if problem:
         findings.problems.append(problem)
+    more = old is None or joins or new.vreplicas > old.vreplicas
+    if (more or is_limited) and (warning := pool.limit_warning(new)):
+        findings.warnings.append(warning)
 
 
 def _selects(pool: AdapterPool, vpod: VPod, view: WebhookCaches) -> bool:

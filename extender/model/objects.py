@@ -647,22 +647,26 @@ class AdapterPool:
         return ""
 
     def misfit_together(self, vpod: VPod) -> str:
-        """Why ``maxPods`` pods could never hold what a vpod needs together; "" if they could. One
-        pod has room for one vreplica.
+        """Why ``maxPods`` pods could never hold what a vpod needs together; "" if they could, or if
+        a pod has no room for one vreplica (``misfit``).
         """
         if vpod.least <= 1 or self.max_pods is None or self.is_sized_by_others:
             return ""
+        if not self.could_hold(vpod):
+            return ""
         capacities = dict(self.capacities)
         fitting = [capacities[name] // amount for name, amount in vpod.per_vreplica]
-        most = vpod.max_per_pod or vpod.least
-        on_a_pod = min([self.slots_per_pod // vpod.weight, most, *fitting])
+        on_a_pod = min([self.slots_per_pod // vpod.weight, *fitting])
+        limited = 0 < vpod.max_per_pod < on_a_pod
+        on_a_pod = vpod.max_per_pod if limited else on_a_pod
         pods = -(-vpod.least // on_a_pod)
         if pods <= self.max_pods:
             return ""
+        each = f" with {on_a_pod} on each (spec.placement.maxPerPod)" if limited else ""
         return (
-            f"{counted(vpod.least, 'vreplica')} (spec.minAvailable) need {counted(pods, 'pod')}, "
-            f"but AdapterPool {self.key} may have {self.max_pods} (spec.maxPods); lower the former "
-            "or raise the latter"
+            f"{counted(vpod.least, 'vreplica')} (spec.minAvailable) need {counted(pods, 'pod')}"
+            f"{each}, but AdapterPool {self.key} may have {self.max_pods} (spec.maxPods); lower "
+            "the former or raise the latter"
         )
 
     def limit_warning(self, vpod: VPod) -> str:

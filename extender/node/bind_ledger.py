@@ -13,7 +13,8 @@ the replica that leads the pool, and only if the profile places by round robin
 pods do not have. Otherwise a pod is bound with its standing vreplicas alone, and the placer adds
 the rest once the watch shows the pod bound.
 
-Vreplicas that take amounts of the pool's dimensions are never added. The placer places them.
+Some are never added: vreplicas that take amounts of the pool's dimensions, those of vpods with
+``maxPerPod``, and the first ones of a gang. The placer places them.
 
 The annotation has a limit in bytes. If standing and added vreplicas together exceed it, all added
 ones wait.

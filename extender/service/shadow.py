@@ -238,13 +238,7 @@ class Shadow:
 
     def _waiting_goes_on(self, old: VPod, new: VPod) -> None:
         """Await another answer once the spec changes."""
-        if (old.vreplicas, old.weight, old.per_vreplica, old.pool, old.deleting) != (
-            new.vreplicas,
-            new.weight,
-            new.per_vreplica,
-            new.pool,
-            new.deleting,
-        ):
+        if _asked(old) != _asked(new):
             self._forget(new)
             self._await_answer(new)
 
@@ -319,3 +313,15 @@ def _overcommits(pool: PoolState, before: Mapping[str, int], theirs: Mapping[str
 
 def _listed(placements: Mapping[str, int]) -> dict[str, int]:
     return dict(list(placements.items())[:RECORD_PODS_MAX])
+
+
+def _asked(vpod: VPod) -> tuple[object, ...]:
+    return (
+        vpod.vreplicas,
+        vpod.weight,
+        vpod.per_vreplica,
+        vpod.max_per_pod,
+        vpod.min_available,
+        vpod.pool,
+        vpod.deleting,
+    )

@@ -105,7 +105,7 @@ EXCLUSIVE = (
     Mutant(
         "a replica that is behind renews leases",
         _ACKNOWLEDGE,
-        "if confirmed:",
+        "if confirmed or (said.load and not renews):",
         "if True:",
         "I6: the share is taken away, and another pod serves it",
         (f"{_LEASES}test_what_this_replica_has_not_heard_yet_renews_no_lease",),

@@ -599,7 +599,7 @@ LOOPS = (
         "budget=pool.moves_per_period - pool_moves.spent,",
         "budget=pool.moves_per_period + 3,",
         "I4: a period moves more than movesPerPeriod",
-        ("simulate --seed 14 --seeds 1 --events 120 --profile tests/mutants/moving.yaml",),
+        ("simulate --seed 33 --seeds 1 --events 120 --profile tests/mutants/moving.yaml",),
     ),
     Mutant(
         "no cool-down",

@@ -405,6 +405,14 @@ class TestVPods:
         assert verdict(vpod_request(limited[2], limited[1]), view).allowed
         assert verdict(vpod_request(limited[3], unlimited), view).allowed
 
+    def test_a_max_per_pod_may_be_added_to_a_vpod_that_no_pod_can_hold_any_more(self):
+        view, heavy = caches(pools=[a_pool_object(maxPods=2)]), a_vpod_object(weight=21)
+        for together in (None, 2):
+            spec = {**heavy["spec"], "placement": {"maxPerPod": 2}, "minAvailable": together}
+            assert verdict(vpod_request({**heavy, "spec": spec}, heavy), view).allowed is (
+                together is None
+            )
+
     def test_making_it_heavier_is_checked_and_other_edits_are_not(self):
         heavy, light = a_vpod_object(weight=21), a_vpod_object(weight=1)
         assert not verdict(vpod_request(heavy, light)).allowed

@@ -375,29 +375,22 @@ class _Plan:
             if c.published > placed.get(n, 0)
         }
         moved = max(0, sum(taken.values()) - not_moved)
-        must_go = [name for name in sorted(taken, key=placement_order) if self._must_go(name)]
+        # Pods where they may stay, then those that are lost, then those that exist.
+        must_go = {name: self._must_go(name) for name in sorted(taken, key=placement_order)}
+        is_there = {name: self.pool.is_member(self.pool.pods[name]) for name in must_go}
         # Those of pods that exist have the first claim to a place elsewhere.
-        for name in sorted(must_go, key=lambda name: not self.pool.is_member(self.pool.pods[name])):
-            of_these = min(moved, taken[name])
-            taken[name] -= of_these
-            moved -= of_these
+        for name in sorted(must_go, key=lambda name: not is_there[name]):
+            if must_go[name]:
+                of_these = min(moved, taken[name])
+                taken[name] -= of_these
+                moved -= of_these
         back: dict[str, int] = {}
-        for name in sorted(taken, key=self._comes_back):
-            most = min(more, not_moved) if name in must_go else more
+        for name in sorted(must_go, key=lambda name: (must_go[name], is_there[name])):
+            most = min(more, not_moved) if must_go[name] else more
             if count := max(0, min(taken[name], most)):
                 back[name] = count
             more, not_moved = more - count, not_moved - count
         return back
-
-    def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
-        """Sort key of what comes back: what may stay, then what is lost with its ordinal, then what
-        may have been moved off a pod that exists.
-        """
-        return (
-            self._must_go(name),
-            self.pool.is_member(self.pool.pods[name]),
-            placement_order(name),
-        )
 
     def _must_go(self, name: str) -> bool:
         pod = self.pool.pods[name]

@@ -166,6 +166,10 @@ class RoomSearch:
         if vpod.per_vreplica:
             self.steps_left -= AMOUNTS_STEPS
         allowed = self._draft.open_to(self._among & ~self._barred, vpod.key)
+        if vpod.max_per_pod:
+            placed = self._placed_of(vpod)
+            at_most = {name: n for name, n in placed.items() if n >= vpod.max_per_pod}
+            allowed &= ~self._pool.ordinals_of(at_most)
         return list(itertools.islice(self._room.nearest(vpod, allowed, most), most))
 
     def _hole(self, vpod: VPod, source: PodClaims) -> int | None:

@@ -129,5 +129,5 @@ def _fitting(
         # Excuses do not count: recordings do not have them, and a replay must decide the same.
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
-    free = pool.free_for(vpod)(to.ordinal)
-    return (free - new * vpod.weight) // vpod.weight
+    free = pool.free_for(vpod)(to.ordinal) - new * vpod.weight
+    return vpod.slots_beside(target.get(move.to_pod, 0), free) // vpod.weight

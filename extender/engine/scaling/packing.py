@@ -65,6 +65,8 @@ class Packing:
         """The most vreplicas of that vpod on a pod (``VPod.max_per_pod``); 0: any number."""
         self._on_pods: dict[str, dict[int, int]] = {}
         """Vpod key -> ordinal -> its vreplicas there, of vpods with such a limit."""
+        self._at_most: dict[str, int] = {}
+        """Vpod key -> bit set of the ordinals that may get no more of it."""
         self._ordinals = ordinals
         self._next = ordinals.stop
         self._slots = pool.slots_per_pod
@@ -133,6 +135,8 @@ class Packing:
             if self._most:
                 there = self._there(vpod_key)
                 there[ordinal] = there.get(ordinal, 0) + count
+                if there[ordinal] >= self._most:
+                    self._at_most[vpod_key] |= bit
         self._ledgers.give(vpod_key, given)
         return left
 
@@ -141,7 +145,10 @@ class Packing:
         of a vpod, in slots, in the pool's dimensions and in bytes.
         """
         fitting = self._ledgers.open_to(among & self._with_slots(weight), vpod_key)
-        if not (self._amounts or self._most):
+        if self._most:
+            self._there(vpod_key)
+            fitting &= ~self._at_most[vpod_key]
+        if not self._amounts:
             return fitting
         usable = self._usable(vpod_key, weight)
         return sum(1 << ordinal for ordinal in bits(fitting) if usable(ordinal) >= weight)
@@ -170,6 +177,9 @@ class Packing:
                 and (ordinal := self._state.pods[name].ordinal) is not None
                 and ordinal in self._ordinals  # a pod that is appended is empty
             }
+            self._at_most[vpod_key] = sum(
+                1 << ordinal for ordinal, count in there.items() if count >= self._most
+            )
         return there
 
     def _with_slots(self, weight: int) -> int:
@@ -298,16 +308,19 @@ class ZonePacking(Packing):
             return 0
         rounds = min(missing // len(counts), min(self._slots_left.values()) // weight)
         if self._most and rounds > 0:
-            rounds = min(rounds, *(self._room_in(zone, vpod_key, weight) for zone in counts))
+            rounds = min(self._room_in(zone, vpod_key, weight, rounds) for zone in counts)
         return (
             sum(self._give(vpod_key, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
         )
 
-    def _room_in(self, zone: str, vpod_key: str, weight: int) -> int:
-        """How many vreplicas of the vpod that is being added a zone can take."""
-        usable = self._usable(vpod_key, weight)
-        fitting = self._fitting(vpod_key, weight, self._zones[zone])
-        return sum(usable(ordinal) // weight for ordinal in bits(fitting))
+    def _room_in(self, zone: str, vpod_key: str, weight: int, enough: int) -> int:
+        """How many vreplicas of the vpod that is being added a zone can take, up to ``enough``."""
+        usable, room = self._usable(vpod_key, weight), 0
+        for ordinal in bits(self._fitting(vpod_key, weight, self._zones[zone])):
+            room += usable(ordinal) // weight
+            if room >= enough:
+                return enough
+        return room
 
     def _give(self, vpod_key: str, zone: str, vreplicas: int, weight: int) -> int:
         given = vreplicas - self._fill(self._zones[zone], vpod_key, vreplicas, weight)

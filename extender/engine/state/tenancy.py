@@ -157,8 +157,16 @@ class PoolTenancy:
     def resize(self, slots: int | None) -> None:
         """The slots that the pool can have; None: as many as are needed."""
         if slots != self._slots:
+            before = self._most_pods
             self._slots, self._shares = slots, None
             self._dirty = True
+            if self._most_pods != before and any(v.max_per_pod for v in self._asked.values()):
+                self._regroups = True
+
+    @property
+    def _most_pods(self) -> int | None:
+        """The pods of which that many slots can be; None if there may be any number."""
+        return None if self._slots is None else -(-self._slots // self._pool.slots_per_pod)
 
     def let_preempt(self, keys: frozenset[str] | None) -> None:
         """Only these vpods may take slots from others; None: all may, in a pool that preempts."""
@@ -517,6 +525,10 @@ class PoolTenancy:
         )
         if not may_grow:
             wants = raised = min(wants, used)
+        if vpod.max_per_pod and self._most_pods is not None:
+            # Slots beyond that would be kept, or taken from others, for nothing.
+            most = max(used, vpod.max_per_pod * self._most_pods)
+            wants, raised = min(wants, most), min(raised, most)
         # One that needs more together than before keeps what it has.
         least = min(vpod.least, wants, used or wants)
         return Wanted(wants, raised, used, vpod.weight, vpod.priority, vpod.preempts, least)

@@ -116,14 +116,17 @@ def _not_explained(
     left = Counter({name: count - decision.target.get(name, 0) for name, count in stored.items()})
     for own in decision.moves:
         left[own.from_pod] -= own.vreplicas
-    for move in moves:
+    explained: list[Move] = []
+    # The newest first: an older one may have been undone, and its vreplicas moved elsewhere.
+    for move in reversed(list(moves)):
         # Also moves off a pod that an earlier decision chose and a later one took back.
         count = min(move.vreplicas, left[move.from_pod]) if move.from_pod in stored else 0
         if move.from_pod not in stored:
-            yield move
+            explained.append(move)
         elif count > 0:
             left[move.from_pod] -= count
-            yield replace(move, vreplicas=count)
+            explained.append(replace(move, vreplicas=count))
+    yield from reversed(explained)
 
 
 def _steps_of(moves: Iterable[Move]) -> Iterator[Reasoning]:

@@ -110,6 +110,16 @@ def test_no_room_is_made_on_a_pod_that_has_the_limit():
         assert can_place(scene.pool, ["tenant/a"], Limits(budget=9)) is has_room
 
 
+def test_what_makes_way_does_not_go_to_a_pod_that_has_the_limit_of_it():
+    scene = a_scene(2, slots=2, max_pods=2)
+    for ordinal in (0, 1):
+        scene.pod(ordinal, {"tenant/b": 1}, node=f"n{ordinal}")
+    scene.vpod("a", 1, weight=2)
+    for limit, has_room in ((0, True), (2, True), (1, False)):
+        scene.vpod("b", 2, {0: 1, 1: 1}, max_per_pod=limit)
+        assert can_place(scene.pool, ["tenant/a"], Limits(budget=9)) is has_room
+
+
 def test_what_needs_more_pods_together_than_there_may_be_can_never_be_placed():
     scene = a_scene(2, max_pods=2)
     scene.vpod("a", 6, max_per_pod=2, min_available=5)

@@ -12,7 +12,7 @@ from extender.engine.state.admission import Wanted, admitted_within
 from extender.engine.state.patience import Patience
 from extender.model.reasons import ConflictReason
 from extender.model.tenancy import Preemption, Tenancy
-from tests.support.builders import Scene
+from tests.support.builders import Scene, a_pool
 
 LOW, HIGH = 10, 1000
 
@@ -173,6 +173,20 @@ def test_a_reservation_on_a_pod_that_is_away_changes_nothing_for_others():
     before = admitted(scene)
     assert before == {"low": 9, "away": 5, "more": 1}
     assert admitted(scene.reserve("away", 1, 5, weight=2)) == before
+
+
+def test_nothing_is_taken_for_vreplicas_beyond_max_per_pod():
+    scene = Scene(replicas=3, slots=10, max_pods=3, preemption=Preemption()).pods(0, 1, 2)
+    scene.vpod("low", 30, dict.fromkeys(range(3), 10), priority=LOW)
+    scene.vpod("high", 20, priority=HIGH, max_per_pod=1)
+    assert admitted(scene) == {"low": 27, "high": 20}
+    high = place(scene.pool, scene.pool.vpods["tenant/high"])
+    assert high.explanation.not_admitted is None
+    scene.state.adapter_pool_changed(
+        scene.pool.adapter_pool, a_pool(10, max_pods=5, preemption=Preemption())
+    )
+    scene.stateful_set(5).pods(3, 4)
+    assert admitted(scene) == {"low": 30, "high": 20}
 
 
 def test_each_vpod_is_overdue_once_it_has_waited_itself():

@@ -448,6 +448,7 @@ class World:
                     "priority": priority,
                     "preempts": bool(number % 4),
                     "min_available": least,
+                    "max_per_pod": (vreplicas + number) % 5 if number > 2 else 0,
                 }
                 self.scene.vpod(name, **self.vpods[name])
             case "gone", number:
@@ -505,7 +506,9 @@ def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(sharing, changes):
             assert 0 <= vpod.vreplicas <= vpod.asked
             used = sum(vpod.placements.values())
             assert not 0 < vpod.vreplicas < min(vpod.least, used or vpod.least)
-            slots[vpod.namespace] += vpod.vreplicas * vpod.weight
+            # Beyond maxPerPod on each of the two pods, it is told to wait for pods, not for quota.
+            most = max(used, 2 * vpod.max_per_pod) if vpod.max_per_pod else vpod.vreplicas
+            slots[vpod.namespace] += min(vpod.vreplicas, most) * vpod.weight
         for tenant, count in slots.items():
             assert count <= world.limit_of(tenant), (tenant, slots)
         assert sum(slots.values()) <= 20, slots

@@ -511,6 +511,21 @@ def test_a_move_is_not_told_of_vreplicas_that_leave_for_a_reason_of_the_decision
     ]
 
 
+def test_of_two_moves_off_one_pod_the_one_that_was_undone_is_not_told():
+    unreported_moves = UnreportedMoves()
+    for ordinal, reason in ((1, MoveReason.POLICY), (2, MoveReason.DRAIN)):
+        steps = (
+            Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", reason),
+            Reasoning(Step.ADDED, f"dispatcher-{ordinal}", 2),
+        )
+        moving = a_decision("a", {ordinal: 2})._replace(explanation=Explanation(2, steps, 0, None))
+        unreported_moves.remember(moving, {"dispatcher-0": 2})
+    moves = unreported_moves.added_to(a_decision("a", {2: 2}), {"dispatcher-0": 2}).moves
+    assert [(move.reason, move.to_pod, move.vreplicas) for move in moves] == [
+        (MoveReason.DRAIN, "dispatcher-2", 2)
+    ]
+
+
 async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted():
     world = await a_world(0, 1)
     await world.vpod("a", 5)

@@ -242,6 +242,7 @@ class Checkers:
             if rewritten:
                 self._overcommit.check_ledger(pod, None if bound_now else old)
         self._coverage.check_pod(pod)
+        self._overcommit.seen(pod)
 
     def _pod_gone(self, name: str, *, was_bound: bool) -> None:
         self.pods.pop(name, None)

@@ -2,6 +2,7 @@
 ledger replaces another one that its writer has not seen.
 """
 
+from collections.abc import Mapping
 from math import inf
 
 from extender.kube.api import Obj
@@ -18,6 +19,8 @@ class OvercommitChecker(Checker):
         super().__init__(context)
         self._left_at: dict[tuple[str, str], float] = {}
         """By pod and vpod."""
+        self._last: dict[str, Mapping[str, tuple[int, int]]] = {}
+        """By pod."""
         self._limits: dict[str, list[tuple[float, int]]] = {}
         """Vpod -> (since when, maxPerPod); 0 if it has none."""
 
@@ -33,8 +36,7 @@ class OvercommitChecker(Checker):
         self.check_slots(pod, before.total if before is not None else 0)
         self.check_dimensions(pod, before)
         self.check_bytes(pod, before)
-        if before is not None:
-            self.check_most(pod, before)
+        self.check_most(pod, before.ledger if before is not None else self._last.get(pod.name))
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
         """Check that a ledger is not too long, and that no namespace's part of it grows beyond its
@@ -88,16 +90,21 @@ class OvercommitChecker(Checker):
                     f"{pod.text}"
                 )
 
-    def check_most(self, pod: Pod, before: Pod) -> None:
+    def seen(self, pod: Pod) -> None:
+        """Record the ledger of a pod that has a node."""
+        self._last[pod.name] = pod.ledger or {}
+
+    def check_most(self, pod: Pod, before: Mapping[str, tuple[int, int]] | None) -> None:
         """Check that a pod gets no more vreplicas of a vpod than the vpod's maxPerPod. What it had
-        when the limit was lowered stays.
+        when the limit was lowered stays. ``before``: its ledger before that; with a bind, that of
+        the ordinal's last pod.
         """
         for key, (count, _) in (pod.ledger or {}).items():
             vpod = self._stored.vpods.get(key)
             limits = in_force(self._limits.get(key, ()), self._excuses.since())
             if vpod is None or not limits or not min(limits):
                 continue
-            had, _ = (before.ledger or {}).get(key, (0, 1))
+            had, _ = (before or {}).get(key, (0, 1))
             if count > max(*limits, had, vpod.placements.get(pod.name, 0)):
                 self._violated(
                     f"placement: {ACTOR.get()} gave {pod.name} {count} vreplicas of {key}, of "

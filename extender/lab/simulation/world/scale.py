@@ -61,9 +61,9 @@ class Scale:
     sources: bool = False
     """Whether the pools also take Streams."""
     dimensions: bool = False
+    """Whether pools have capacities beside slots, and vpods take some of them."""
     limits: bool = False
     """Whether vpods have a maxPerPod."""
-    """Whether pools have capacities beside slots, and vpods take some of them."""
     long_names: bool = False
     """Whether vpods have names of the maximum length."""
     load: bool = False

@@ -11,7 +11,8 @@ Only what differs from what is stored is written, so an adapter may repeat itsel
 says that it is stored at some moment between the request and the answer. This replica's cache may
 be behind that, so it reads the pod if it writes nothing. Otherwise an older acknowledgement that
 another replica has stored last, for example because the network has delayed it, would stay (seed
-610000441).
+610000441). An adapter that reports load says the same again within seconds. So without a lease, its
+pod is not read.
 
 In a pool that is exclusive, an answer 200 renews the adapter's lease (``engine.placing.holders``).
 Once a minute it writes that the lease was renewed (``pools.adapter_leases``). While the API server
@@ -144,9 +145,9 @@ class AcknowledgeVerb:
             pod = self._caches.pods.latest(caller.pod)
             if pod is None or pod.uid != caller.uid:
                 raise WireError(f"pod {caller.pod} is gone", 403)
-            text = self._text_of(pod, said)
+            text, renews = self._text_of(pod, said)
             if text == pod.acknowledged_text:
-                if confirmed:
+                if confirmed or (said.load and not renews):
                     return stored
                 await self._writer.read(pod)
             elif await self._writer.store(pod, text):
@@ -156,8 +157,10 @@ class AcknowledgeVerb:
             confirmed = True
         raise _not_stored(f"pod {caller.pod} changes all the time")
 
-    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> str:
-        """What is to be stored. Raises WireError if it does not go with the pod's assignment."""
+    def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> tuple[str, bool]:
+        """What is to be stored, and whether it renews a lease. Raises WireError if it does not go
+        with the pod's assignment.
+        """
         if not tells_adapters(self._caches, pod.pool):
             raise WireError(no_handoff(pod), 404)
         known = own_assignment(pod)
@@ -165,10 +168,10 @@ class AcknowledgeVerb:
             raise _another_generation(known, said)
         if problem := said.problem(known):
             raise WireError(problem, 422)
-        stored = acknowledged(said, known)
-        if known.lease_s > 0:
+        stored, renews = acknowledged(said, known), known.lease_s > 0
+        if renews:
             stored = replace(stored, renewed=self._leases.renewed(pod))
-        return encode_acknowledged(stored)
+        return encode_acknowledged(stored), renews
 
     async def _take_load(self, caller: AdapterCaller, said: Acknowledgement) -> str:
         pod = self._caches.pods.latest(caller.pod)
