@@ -175,9 +175,7 @@ TENANCY = (
         "if vpod.max_per_pod and there >= vpod.max_per_pod:",
         "if False:",
         "others are moved for nothing",
-        (
-            f"{_OF_LIMITS}test_what_makes_way_does_not_go_to_a_pod_that_has_the_limit_of_it",
-        ),
+        (f"{_OF_LIMITS}test_what_makes_way_does_not_go_to_a_pod_that_has_the_limit_of_it",),
     ),
     Mutant(
         "a vpod is placed with too few vreplicas",

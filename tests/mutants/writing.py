@@ -609,7 +609,7 @@ LOOPS = (
         "a vpod would be moved again and again",
         (
             f"{_EVICTS}test_a_vpod_that_was_moved_cools_down",
-            "simulate --seed 108 --seeds 1 --events 120 --profile tests/mutants/moving.yaml",
+            "simulate --seed 105 --seeds 1 --events 120 --profile tests/mutants/moving.yaml",
         ),
     ),
     Mutant(
