@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
-from extender.engine.placing.plan import place, release_all
+from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.rebalance.relocation import relocate
 from extender.kube.api import VPODS, ApiError
 from extender.model.ledger import Share
@@ -410,6 +410,16 @@ async def test_a_move_in_doubt_keeps_its_reason_while_its_new_pod_is_not_bound()
     assert (await world.published(), bound.reported["tenant/a"].moves) == ({1: 3}, (move,))
 
 
+def off_0(target: dict[int, int], count: int, to: int, reason: MoveReason) -> Decision:
+    """A decision that moves vreplicas off pod 0 to pod ``to``, and so comes to ``target``."""
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", count, str(reason), reason),
+        Reasoning(Step.ADDED, f"dispatcher-{to}", count),
+    )
+    wanted = sum(target.values())
+    return a_decision("a", target)._replace(explanation=Explanation(wanted, steps, 0, None))
+
+
 async def test_a_move_to_an_unbound_pod_that_a_doubt_keeps_reserved_is_told_once_it_is_published():
     """The next decision begins where the vpod was moved to, and cannot know why (seed 5028 of pools
     with tenancy).
@@ -424,13 +434,7 @@ async def test_a_move_to_an_unbound_pod_that_a_doubt_keeps_reserved_is_told_once
     await world.pod(1, node="")
     await world.sync()
     move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.DRAIN)
-    steps = (
-        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
-        Reasoning(Step.ADDED, "dispatcher-1", 3),
-    )
-    moving = made_now(world, a_decision("a", {1: 3}))._replace(
-        explanation=Explanation(3, steps, 0, None)
-    )
+    moving = made_now(world, off_0({1: 3}, 3, 1, MoveReason.DRAIN))
     await reserve_and_commit(committer, moving)
     assert await world.published() == {0: 3}
     assert pool.is_reserved("tenant/a")
@@ -444,11 +448,7 @@ async def test_a_move_to_an_unbound_pod_that_a_doubt_keeps_reserved_is_told_once
 
 def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     unreported_moves = UnreportedMoves()
-    steps = (
-        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
-        Reasoning(Step.ADDED, "dispatcher-1", 3),
-    )
-    moving = a_decision("a", {1: 3})._replace(explanation=Explanation(3, steps, 0, None))
+    moving = off_0({1: 3}, 3, 1, MoveReason.DRAIN)
     unreported_moves.remember(moving, {"dispatcher-0": 3})
     next_one = a_decision("a", {1: 3})
     assert (
@@ -480,11 +480,7 @@ def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(publishe
     another move.
     """
     unreported_moves = UnreportedMoves()
-    steps = (
-        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
-        Reasoning(Step.ADDED, "dispatcher-1", 2),
-    )
-    moving = a_decision("a", {0: 3, 1: 2})._replace(explanation=Explanation(5, steps, 0, None))
+    moving = off_0({0: 3, 1: 2}, 2, 1, MoveReason.POLICY)
     unreported_moves.remember(moving, {"dispatcher-0": 5})
     moves = unreported_moves.added_to(a_decision("a", {0: 1}), published).moves
     assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
@@ -493,12 +489,7 @@ def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(publishe
 def test_a_move_is_not_told_of_vreplicas_that_leave_for_a_reason_of_the_decision_itself():
     """Seed 600000217: the vpod was to move within its pool, and left the pool before that."""
     unreported_moves = UnreportedMoves()
-    steps = (
-        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
-        Reasoning(Step.ADDED, "dispatcher-1", 2),
-    )
-    moving = a_decision("a", {1: 2})._replace(explanation=Explanation(2, steps, 0, None))
-    unreported_moves.remember(moving, {"dispatcher-0": 3})
+    unreported_moves.remember(off_0({1: 2}, 2, 1, MoveReason.POLICY), {"dispatcher-0": 3})
     gone = (Reasoning(Step.DROPPED, "dispatcher-0", 2, "", MoveReason.ORDINAL_GONE),)
     left = a_decision("a", {})._replace(explanation=Explanation(2, gone, 2, None))
     of_two, of_three = (
@@ -514,12 +505,7 @@ def test_a_move_is_not_told_of_vreplicas_that_leave_for_a_reason_of_the_decision
 def test_of_two_moves_off_one_pod_the_one_that_was_undone_is_not_told():
     unreported_moves = UnreportedMoves()
     for ordinal, reason in ((1, MoveReason.POLICY), (2, MoveReason.DRAIN)):
-        steps = (
-            Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", reason),
-            Reasoning(Step.ADDED, f"dispatcher-{ordinal}", 2),
-        )
-        moving = a_decision("a", {ordinal: 2})._replace(explanation=Explanation(2, steps, 0, None))
-        unreported_moves.remember(moving, {"dispatcher-0": 2})
+        unreported_moves.remember(off_0({ordinal: 2}, 2, ordinal, reason), {"dispatcher-0": 2})
     moves = unreported_moves.added_to(a_decision("a", {2: 2}), {"dispatcher-0": 2}).moves
     assert [(move.reason, move.to_pod, move.vreplicas) for move in moves] == [
         (MoveReason.DRAIN, "dispatcher-2", 2)
