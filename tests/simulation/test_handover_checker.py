@@ -89,6 +89,7 @@ async def a_vpod_on_a_0(scene: HandoverScene, vreplicas: int = 2, **pod: Any) ->
     scene.tell("a-0", {KEY: vreplicas}, **pod)
     for name in ("a-1", "a-2"):
         scene.tell(name, {KEY: vreplicas}, told="Prepare")
+    scene.vpod("v", vreplicas, {})
     scene.vpod("v", vreplicas, {"a-0": vreplicas})
     await later(LATE_S)
     assert scene.gaps() == []
@@ -242,6 +243,27 @@ def test_what_is_let_go_waits_for_its_own_indexes(indexes: str, is_found: bool):
         scene.assign("a-0", {KEY: 2}, {KEY: {**share, "state": "Drain"}})
         line = f"a-0 is told to drain {KEY}, and a-1 does not serve it yet"
         assert scene.gaps() == ([line] if is_found else [])
+
+    play()
+
+
+@pytest.mark.parametrize("after_s", [1.0, LATE_S])
+def test_what_a_deleted_vpod_has_left_is_not_handed_over_to_its_namesake(after_s: float):
+    """Seed 600000090 (500 events). What the namesake has published for long is another matter."""
+
+    @in_virtual_time
+    async def play() -> None:
+        scene = HandoverScene()
+        scene.adapters["a-0"].serving = {KEY: Served(2)}
+        scene.tell("a-0", {KEY: 2})
+        scene.tell("a-1", {})
+        await later(LATE_S)
+        scene.vpod("v", 2, {})
+        scene.vpod("v", 2, {"a-1": 2})
+        await later(after_s)
+        scene.tell("a-1", {KEY: 2})
+        scene.tell("a-0", {KEY: 2}, told="Drain")
+        assert bool(scene.gaps()) == (after_s == LATE_S)
 
     play()
 

@@ -173,11 +173,15 @@ class HandoverChecker(Checker):
                 f"adapters there are prepared for {ready} of {lost}"
             )
 
+    def _is_new(self, key: str) -> bool:
+        """Whether the vpod has published nothing until lately. What is served is its namesake's."""
+        since = self._published.get(key, ("", inf))[1]
+        return since > self._clock() - self._circumstances.late_s
+
     def _served_here(self, name: str, key: str, indexes: int) -> int:
         """Those of ``indexes`` that the pod's adapter serves, if the service has to wait for it."""
-        since = self._published.get(key, ("", inf))[1]
-        if since > self._clock() - self._circumstances.late_s:
-            return 0  # the vpod is new, and what is served is its namesake's
+        if self._is_new(key):
+            return 0
         adapter = self._adapter(name)
         serves = adapter.serving.get(key) if adapter is not None else None
         return serves.indexes & indexes if serves is not None else 0
@@ -187,6 +191,8 @@ class HandoverChecker(Checker):
         vpod = self._stored.vpods.get(key)
         if vpod is None or vpod.pool != pool_of(name) or not self._hands_over(vpod.pool):
             return
+        if self._is_new(key):
+            return  # nobody promised to hand over what the namesake left (seed 600000090)
         pool = self._stored.pool(vpod.pool)
         for other in vpod.placements:
             adapter = self._adapter(other)
