@@ -17,7 +17,7 @@ from extender.lab.apiserver.registry import (
     STORAGECLASSES,
 )
 from tests.e2e.backend import Backend
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import NotYet, eventually
 
 SCHEDULED_TIMEOUT_S = 20.0
 LABEL = "disk"
@@ -62,11 +62,20 @@ async def node_of(backend: Backend, namespace: str) -> str:
     return await eventually(bound, SCHEDULED_TIMEOUT_S, "the pod is bound")
 
 
-async def why_not(backend: Backend, namespace: str) -> str:
-    """What its PodScheduled condition says."""
+async def why_not(backend: Backend, namespace: str, asked: Obj) -> str:
+    """Make the pod. What its PodScheduled condition says.
+
+    kube-scheduler watches each kind of object on its own. It may see a pod before the pods, claims,
+    classes and CSINodes that were made earlier, and lets it through. Such a pod is made anew.
+    """
+    await backend.api.create(PODS, namespace, asked)
 
     async def refused() -> str:
         pod = await backend.api.get(PODS, namespace, "asked")
+        if pod["spec"].get("nodeName"):
+            await backend.api.delete(PODS, namespace, "asked", grace_period_s=0)
+            await backend.api.create(PODS, namespace, asked)
+            raise NotYet("the pod was let through, and is made anew")
         conditions = pod.get("status", {}).get("conditions") or ()
         return next((one["message"] for one in conditions if one["type"] == "PodScheduled"), "")
 
@@ -193,8 +202,7 @@ async def test_where_no_node_is_beside_the_pods_of_its_service_a_pod_waits(backe
     )
     _, _, namespace = await two_nodes(backend)
     nowhere = a_pod("asked", "1", nodeSelector={LABEL: "hdd"})
-    await backend.api.create(PODS, namespace, nowhere)
-    message = await why_not(backend, namespace)
+    message = await why_not(backend, namespace, nowhere)
     expected = "0/2 nodes are available: 2 node(s) didn't match service affinity."
     assert message.startswith(expected), message
 
@@ -225,8 +233,7 @@ async def test_all_predicates_are_asked_only_if_the_policy_says_so(
     await backend.start_legacy_scheduler(a_policy(alwaysCheckAllPredicates=check_all))
     _, _, namespace = await two_nodes(backend)
     nowhere = a_pod("asked", "100", nodeSelector={"no": "such"})
-    await backend.api.create(PODS, namespace, nowhere)
-    message = await why_not(backend, namespace)
+    message = await why_not(backend, namespace, nowhere)
     assert message.startswith(f"0/2 nodes are available: {', '.join(reasons)}."), message
 
 
@@ -257,8 +264,8 @@ async def test_a_node_takes_so_many_volumes_of_an_in_tree_plugin(
     namespace = await backend.namespace()
     disks = [f"d{index}" for index in range(limit)]
     await backend.api.create(PODS, namespace, with_disks("there", kind, key, *disks, nodeName=node))
-    await backend.api.create(PODS, namespace, with_disks("asked", kind, key, "one-more"))
-    assert (await why_not(backend, namespace)).startswith(FULL)
+    one_more = with_disks("asked", kind, key, "one-more")
+    assert (await why_not(backend, namespace, one_more)).startswith(FULL)
     await backend.api.delete(PODS, namespace, "asked", grace_period_s=0)
     other = await backend.namespace()
     await backend.api.create(PODS, other, with_disks("asked", kind, key, "d0"))
@@ -286,11 +293,12 @@ async def test_an_unbound_claim_of_an_in_tree_class_counts_and_one_of_another_cl
             await create_for(made, backend, STORAGECLASSES, "", storage_class)
             own = await backend.namespace()
             await backend.api.create(PERSISTENTVOLUMECLAIMS, own, a_claim(name))
-            await backend.api.create(PODS, own, with_claims("asked", "data"))
+            asked = with_claims("asked", "data")
             if fits:
+                await backend.api.create(PODS, own, asked)
                 assert await node_of(backend, own) == node
             else:
-                assert (await why_not(backend, own)).startswith(FULL)
+                assert (await why_not(backend, own, asked)).startswith(FULL)
 
 
 async def test_a_node_takes_as_many_volumes_of_a_csi_driver_as_its_csi_node_says(
@@ -315,8 +323,7 @@ async def test_a_node_takes_as_many_volumes_of_a_csi_driver_as_its_csi_node_says
         there = with_claims("there", "a")
         there["spec"]["nodeName"] = node
         await backend.api.create(PODS, namespace, there)
-        await backend.api.create(PODS, namespace, with_claims("asked", "b"))
-        assert (await why_not(backend, namespace)).startswith(FULL)
+        assert (await why_not(backend, namespace, with_claims("asked", "b"))).startswith(FULL)
         await backend.api.delete(PODS, namespace, "there", grace_period_s=0)
         assert await node_of(backend, namespace) == node
 
