@@ -146,6 +146,7 @@ NOT_COUNTED = [
     pytest.param({}, {"never": "Drain"}, {}, id="its adapter is stuck"),
     pytest.param({}, {"silent": True}, {}, id="its adapter is silent"),
     pytest.param({}, {"delay_s": 20.0}, {}, id="its adapter takes long"),
+    pytest.param({}, {"takes_s": 20.0}, {}, id="its adapter takes long for what it began"),
     pytest.param({}, {"serving": {}}, {}, id="its adapter does not serve it"),
     pytest.param({}, {"uid": "2"}, {}, id="its adapter is another pod's"),
     pytest.param({}, {}, {"said": False}, id="its adapter has never acknowledged"),
