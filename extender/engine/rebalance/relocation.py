@@ -7,6 +7,7 @@ changes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
@@ -43,7 +44,7 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         return None
     before = dict(target)
     steps: list[Reasoning] = []
-    for move in moves:
+    for move in _direct(moves):
         count = min(
             move.vreplicas, target.get(move.from_pod, 0), _fitting(pool, vpod, move, target, before)
         )
@@ -69,6 +70,26 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         (vpod.uid, vpod.generation),
         amounts=vpod.per_vreplica,
     )
+
+
+def _direct(moves: Iterable[Move]) -> list[Move]:
+    """The moves of one vpod, without pods that one vreplica leaves and another one comes to: the
+    vpod's vreplicas are all alike (seed 590001071).
+    """
+    direct: list[Move] = []
+    for new in moves:
+        left = new.vreplicas
+        for index, old in enumerate(direct):
+            if old.from_pod != new.to_pod and old.to_pod != new.from_pod:
+                continue
+            count = min(left, old.vreplicas)
+            left -= count
+            direct[index] = replace(old, vreplicas=old.vreplicas - count)
+            first, last = (new, old) if old.from_pod == new.to_pod else (old, new)
+            if first.from_pod != last.to_pod:
+                direct.append(replace(first, to_pod=last.to_pod, vreplicas=count))
+        direct.append(replace(new, vreplicas=left))
+    return [move for move in direct if move.vreplicas]
 
 
 def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> ConflictReason:

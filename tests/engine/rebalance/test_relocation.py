@@ -81,3 +81,34 @@ def test_what_is_no_longer_possible_is_left_out(prepare, move):
     scene = a_scene()
     prepare(scene)
     assert relocate(scene.pool, scene.pool.vpods["tenant/a"], [move]) is None
+
+
+def named(source: int, to: int, count: int = 1, reason: MoveReason = MoveReason.POLICY) -> Move:
+    return Move("tenant/a", f"dispatcher-{source}", f"dispatcher-{to}", count, reason)
+
+
+@pytest.mark.parametrize(
+    ("moves", "made"),
+    [
+        pytest.param([named(1, 2), named(0, 1)], [named(0, 2)], id="one leaves where one comes"),
+        pytest.param([named(0, 1), named(1, 2)], [named(0, 2)], id="one goes on"),
+        pytest.param([named(0, 1), named(1, 0)], [], id="one comes back"),
+        pytest.param(
+            [named(1, 2), named(0, 1, 2)], [named(0, 2), named(0, 1)], id="one leaves, two come"
+        ),
+        pytest.param(
+            [named(1, 2), named(0, 1, reason=MoveReason.MAKE_ROOM)],
+            [named(0, 2, reason=MoveReason.MAKE_ROOM)],
+            id="the reason is that of the pod which is left",
+        ),
+        pytest.param([named(0, 1), named(0, 2)], [named(0, 1), named(0, 2)], id="they are apart"),
+    ],
+)
+def test_no_pod_is_left_by_one_vreplica_and_gets_another_of_the_same_vpod(
+    moves: list[Move], made: list[Move]
+):
+    """Seed 590001071: the vpod's status named a pod to which nothing had been moved."""
+    scene = Scene(slots=5).pods(2).pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 1})
+    scene.vpod("a", 3, {0: 2, 1: 1})
+    decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], moves)
+    assert (list(decision.moves) if decision is not None else []) == made
