@@ -2,6 +2,8 @@
 stands better, who removed what.
 """
 
+import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -182,8 +184,8 @@ class TestReschedule:
         assert len(rescheduled(scene)) == 1
 
 
-def spreading_scene(profile: str = "spread") -> CheckerScene:
-    scene = CheckerScene(**PROMPT)
+def spreading_scene(profile: str = "spread", **circumstances: Any) -> CheckerScene:
+    scene = CheckerScene(**{**PROMPT, **circumstances})
     scene.pool(slots=100, ordinals=4, profile=profile)
     for node, zone in ZONES.items():
         node_is(scene, node, ready=True, zone=zone)
@@ -215,6 +217,21 @@ class TestPolicy:
     @in_virtual_time
     async def test_a_move_that_makes_nothing_better(self, profile, before, after):
         assert moved(spreading_scene(profile), "Policy", before, after) != []
+
+    @pytest.mark.parametrize(
+        ("name", "ago_s", "excused"),
+        [("a-3", 1.0, True), ("a-3", 60.0, False), ("b-0", 1.0, False)],
+    )
+    @in_virtual_time
+    async def test_a_part_of_a_move_may_be_told_first_if_a_ledger_was_not_written(
+        self, name, ago_s, excused
+    ):
+        """Seed 590001701."""
+        failed = {name: asyncio.get_running_loop().time() - ago_s}
+        scene = spreading_scene(failed_at=lambda _actor, _kind, pod: failed.get(pod, -inf))
+        scene.pod(name, {}, actor=PERSON, node="n-b1", slots=100)
+        found = moved(scene, "Policy", {"a-0": 1}, {"a-1": 1})
+        assert (found == []) is excused
 
     def test_a_zone_weighs_more_than_a_node_and_that_more_than_a_pod(self):
         def place_of(name: str) -> tuple[str, str]:

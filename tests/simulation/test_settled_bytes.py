@@ -1,6 +1,8 @@
-"""What is at rest where names are long: a pod that ledgers need for their bytes is not one too
-many.
+"""What is at rest: a pod that ledgers need for their bytes, or a rollout as a surge pod, is not one
+too many.
 """
+
+from dataclasses import replace
 
 import pytest
 
@@ -27,4 +29,21 @@ def test_an_empty_pod_is_too_many_only_where_the_others_have_bytes_for_all(
     pool = Pool("a", slots=1_000, min_pods=1, max_pods=3, ordinals=range(2))
     pods = {pod.name: pod for pod in map(a_pod, range(2))}
     stored = Stored(pods, {vpod.key: vpod for vpod in vpods}, {"a": pool})
+    assert len(list(stored.idle())) == too_many
+
+
+@pytest.mark.parametrize(("revision", "too_many"), [("old", 0), ("new", 1)])
+def test_a_surge_pod_stays_while_a_drained_pod_of_an_old_revision_waits(
+    revision: str, too_many: int
+):
+    """Seed 590001745: somebody had tried to evict that pod until lately."""
+    pool = Pool("a", slots=2, surge=1, ordinals=range(3))
+    pods = [
+        replace(
+            a_pod(ordinal), slots=2, revision="new" if ordinal else revision, marked=not ordinal
+        )
+        for ordinal in range(3)
+    ]
+    vpod = replace(a_vpod(0, 3), placements={"a-1": 1})
+    stored = Stored({pod.name: pod for pod in pods}, {vpod.key: vpod}, {"a": pool})
     assert len(list(stored.idle())) == too_many

@@ -104,8 +104,10 @@ class Stored:
             # The pool replaces a marked or given-up pod by another one, as long as the mark or the
             # failure lasts.
             lost = self._slots(top) if self._must_go(pool, top.name) else 0
-            if len({pod.revision for pod in useful}) > 1:
-                lost += pool.surge * pool.slots  # a rollout is under way, and perhaps waits
+            if len({pod.revision for pod in (*rest, top) if pod is not None}) > 1:
+                # A rollout is under way, and perhaps waits, such as for a pod that somebody has
+                # tried to evict until lately (seed 590001745).
+                lost += pool.surge * pool.slots
             if not self._has_dimensions(pool, len(useful) - bool(lost)):
                 continue
             if len(rest) >= pool.min_pods and room >= expected + lost:
