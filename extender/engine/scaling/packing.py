@@ -75,6 +75,12 @@ class Packing:
         self._free: dict[int, int] = {}
         self.going = going
         self._left = to_replace(state) | going
+        self.above = frozenset(
+            pod.name
+            for ordinal, pod in state.by_ordinal.items()
+            if ordinal >= ordinals.stop and pod.name not in self._left and pod.claims
+        )
+        """Pods that carry something, without which the pool is planned."""
         for ordinal in ordinals:
             pod = state.by_ordinal.get(ordinal)
             if pod is None:
@@ -415,7 +421,7 @@ def _restarts(known: PodClaims) -> bool:
 
 
 def _is_bound(known: PodClaims) -> bool:
-    return known.bound and known.pod is not None and not known.pod.assumed
+    return known.certainly_bound
 
 
 def to_replace(state: PoolState) -> frozenset[str]:

@@ -289,23 +289,30 @@ def missing_vreplicas(
     pool: AdapterPool,
     allows: Callable[[VPod], bool],
     going: frozenset[str] = frozenset(),
+    above: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[VPod, int]]:
     """(vpod, vreplicas that need a place), for vpods that can have one. Vreplicas on a pod that
     they must leave need one too, and those on pods of ``going``.
+
+    ``above``: pods without which the pool is planned. A vpod with ``maxPerPod`` also needs a place
+    for what it has there: the slots that are free below do not tell whether it fits (seed
+    600000376).
 
     Every vpod is looked at, not only ``vpods_with_pending``: a raised target may be missing
     although all of spec.vreplicas is placed.
     """
     left = to_replace(state) | going
+    left_or_above = left | above
     for key, vpod in state.vpods.items():
+        gone = left_or_above if vpod.max_per_pod else left
         if (
-            not left
+            not gone
             and key not in state.vpods_with_pending
             and pool.min_pods_per_vpod <= vpod.vreplicas
             and vpod.not_admitted is None
         ):
             continue  # as for almost every vpod
-        missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
+        missing = _wanted(pool, vpod) - _placed_to_stay(state, key, gone)
         if missing > 0 and not vpod.deleting and pool.could_hold(vpod) and allows(vpod):
             yield vpod, missing
 
@@ -485,7 +492,7 @@ def _appended(
     """
     # The heaviest first, as placing takes them: light ones fit into what is left.
     waiting = sorted(
-        missing_vreplicas(state, pool, allows, packing.going),
+        missing_vreplicas(state, pool, allows, packing.going, packing.above),
         key=lambda item: (-item[0].weight, -item[1]),
     )
     for vpod, missing in waiting:

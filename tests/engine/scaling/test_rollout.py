@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.engine.scaling.rollout import RolloutReason, RolloutStep, next_step
 from extender.engine.scaling.scale_down import lasting_count
@@ -15,6 +14,7 @@ from extender.model.moves import MoveReason
 from extender.model.objects import Handoff, HandoffMode, Rollout, RolloutStrategy
 from tests.engine.scaling.plans import plan_of
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 NOW_S = 1_800_000_000.0
 NEW, OLD = "r2", "r1"

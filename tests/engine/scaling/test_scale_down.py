@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.pods.bits import bits
 from extender.engine.policy.profile import DEFAULT_PROFILE
 from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
@@ -23,6 +22,7 @@ from extender.model.ledger import Share
 from extender.model.objects import LabelSelector, Scaling, ScalingMode
 from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_vpod
+from tests.support.placing import place
 from tests.support.worlds import OTHER
 
 
@@ -36,6 +36,21 @@ def close(scene: Scene, *ordinals: int) -> Scene:
 
 
 # -- what is closed --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placed", [{0: 2}, {0: 1, 1: 1}])
+def test_a_pod_is_not_closed_if_max_per_pod_needs_it_wherever_its_vpod_stands(
+    placed: dict[int, int],
+):
+    """Seed 600000376: minPodsPerVPod asks for three, and a pod may have two. While the second pod
+    had one of them, it was closed. Once the first pod had both, it was opened, again and again.
+    """
+    scene = Scene(slots=8, replicas=2, min_pods_per_vpod=3)
+    for ordinal in range(2):
+        count = placed.get(ordinal, 0)
+        scene.pod(ordinal, {"tenant/a": count} if count else {})
+    scene.vpod("a", 1, placed, max_per_pod=2)
+    assert to_close(scene) == []
 
 
 def test_what_the_slots_do_not_need_is_closed_from_the_top():

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.framework import Weighted
@@ -19,6 +18,7 @@ from extender.model.ledger import Share
 from extender.model.objects import LabelSelector
 from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.placing import place
 from tests.support.worlds import World
 
 
