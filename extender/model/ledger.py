@@ -102,8 +102,8 @@ def _plain(share: Share) -> object:
 def decode_ledger(text: str | None) -> Ledger:
     """Read an annotation's text. An absent or empty text is the empty ledger.
 
-    Raises LedgerUnreadable: a person or another controller has edited the annotation. The caller
-    reports and repairs it.
+    A share of 0 vreplicas is left out. Raises LedgerUnreadable, for instance if a person has edited
+    the annotation, or a newer release has written it. The caller reports and repairs it.
     """
     if not text:
         return EMPTY_LEDGER
@@ -121,9 +121,9 @@ def decode_ledger(text: str | None) -> Ledger:
         raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
     ledger: dict[str, Share] = {}
     for key, value in plain.items():
-        # Almost every value is a plain count.
+        # Almost every value is a plain count: the first case of ``_share``, for speed.
         plainly = type(value) is int and 0 < value <= _INT32_MAX
-        share = share_of(value) if plainly else _share(str(key), value)
+        share = share_of(value) if plainly else _share(key, value)
         if share.vreplicas:
             ledger[key] = share
     return MappingProxyType(ledger)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.model.objects import VPod
 from tests.bench import objects
 from tests.bench.clusters import Cluster, filled_caches, rebuilt_state
 from tests.bench.shipped import Shipped
 from tests.bench.timing import Stopwatch, median, yardstick_s
+from tests.support.placing import place
 
 STRETCHES: Final = 5
 CHURN_PERCENT: Final = 10

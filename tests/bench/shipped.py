@@ -93,7 +93,7 @@ class Shipped:
         left it.
         """
         decide, reserve, remember = (
-            self.placer._decide,
+            self.placer._decide_and_report,
             self.committer.reserve,
             self.placer.history.note,
         )

@@ -22,7 +22,6 @@ from typing import Any
 import looptime
 
 from extender.engine.placing.explain import Step
-from extender.engine.placing.plan import place
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES, KNATIVE_PROFILE
 from extender.engine.rebalance.move_plan import Limits
@@ -44,6 +43,7 @@ from tests.conformance.state_cases import (
     summed,
     vpod_key,
 )
+from tests.support.placing import place
 from tests.support.service import World as Cluster, until
 
 Evictions = Counter[tuple[str, str]]

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules
 from extender.model.objects import ordinal_of
 from tests.conformance.result import Case, Check, Difference
@@ -33,6 +32,7 @@ from tests.conformance.state_cases import (
     summed,
     vpod_key,
 )
+from tests.support.placing import place
 
 
 @dataclass(frozen=True)

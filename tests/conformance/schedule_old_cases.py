@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile import Profile
 from extender.model.errors import InvalidObject
 from extender.model.ledger import Share
@@ -42,6 +42,7 @@ from tests.conformance.state_cases import (
     summed,
     vpod_key,
 )
+from tests.support.placing import place
 
 NOT_SEEN = {"lastOrdinal", "schedPolicy", "deschedPolicy"}
 """Fields of Knative's state that play no part in placing."""

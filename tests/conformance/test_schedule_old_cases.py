@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.state.collector import reserved_of
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 from tests.conformance import schedule_old_cases
 from tests.conformance.result import Case, Difference
+from tests.support.placing import place
 
 POLICY: dict[str, Any] = {
     "predicates": [{"name": "PodFitsResources", "args": None}],

@@ -12,7 +12,6 @@ import yaml
 
 from extender.cli.query.plan import run_plan
 from extender.cli.query.where import Where
-from extender.engine.placing.plan import place
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.policy.registry import with_plugins
@@ -20,6 +19,7 @@ from extender.engine.state.manifests import Manifests
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "profiles.md"

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Final
 
 from extender.config.model import Config
-from extender.engine.placing.plan import place
 from extender.service.http import decision_log
 from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.health import Health
@@ -22,6 +21,7 @@ from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import Leads
 from tests.fuzz.findings import Broken
 from tests.support.builders import POOL
+from tests.support.placing import place
 
 JOURNAL: Final = "replica-0-1"
 """Of the first recording of ``Leader``."""

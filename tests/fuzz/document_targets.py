@@ -22,7 +22,6 @@ from extender.config.kube_scheduler_file import (
 )
 from extender.config.plugins import load_entry_points
 from extender.config.profiles import load_profiles
-from extender.engine.placing.plan import place
 from extender.engine.policy.knative_configmap import knative_document
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.state.cluster_state import ClusterState
@@ -34,6 +33,7 @@ from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, any_json
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.configs import config_from
+from tests.support.placing import place
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 

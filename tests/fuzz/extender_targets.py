@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 from yarl import URL
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.model.errors import WireError
 from extender.model.objects import VPod
@@ -26,6 +26,7 @@ from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import in_any_case, recorded
 from tests.support.builders import NS, POOL, nothing_decided
+from tests.support.placing import place
 from tests.support.service import bind_args, filter_args
 from tests.support.steps import result_of
 

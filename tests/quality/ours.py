@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from extender.engine.placing.burst import best_of, may_fit_better
-from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.placing.plan import Decision, release_all
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import SWAPS_TRIED_MAX, Advice, plan_moves
@@ -36,6 +36,7 @@ from extender.whatif.settling import commit
 from extender.whatif.trial import Trial
 from tests.quality.instances import SLOTS, ZONES, Ask
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.placing import place
 
 NODES_PER_ZONE: Final = 4
 PERIODS_MAX: Final = 500

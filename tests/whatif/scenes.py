@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits, MovePlan
 from extender.engine.rebalance.relocation import relocations
@@ -20,6 +20,7 @@ from extender.whatif.settling import commit
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.trial import Trial
 from tests.support.builders import POOL, Scene, a_node
+from tests.support.placing import place
 from tests.support.worlds import limits
 
 KEY = "tenant/a"

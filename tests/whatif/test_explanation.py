@@ -8,7 +8,6 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from extender.engine.placing.plan import place
 from extender.model.counted import EXACT_MAX
 from extender.model.ledger import Share
 from extender.model.objects import Condition, LabelSelector
@@ -16,6 +15,7 @@ from extender.model.reading import COUNT_MAX
 from extender.whatif.explanation import UnknownObject, explain_vpod, history_from_conditions
 from extender.whatif.snapshot import Snapshot
 from tests.support.builders import NS, POOL, Scene, a_node
+from tests.support.placing import place
 from tests.whatif.scenes import KEY, scenes
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import plan_scale
 from extender.model.amounts import Amounts
@@ -19,6 +19,7 @@ from extender.whatif.fixes import find_fixes
 from extender.whatif.lift import labels_selected
 from extender.whatif.snapshot import Snapshot
 from tests.support.builders import NS, POOL, Scene, a_node, a_pool
+from tests.support.placing import place
 from tests.whatif.scenes import KEY, after, scenes
 
 DRAWN = settings(max_examples=25, deadline=None)

@@ -5,7 +5,6 @@ else's.
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.model.ledger import Share
 from extender.whatif import snapshot as snapshots
 from extender.whatif.explanation import explain_vpod
@@ -13,6 +12,7 @@ from extender.whatif.snapshot import Snapshot, SnapshotTooLarge
 from extender.whatif.trial import Trial
 from tests.support import worlds
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod, a_pool, a_vpod
+from tests.support.placing import place
 
 DRAWN = settings(max_examples=40, deadline=None)
 

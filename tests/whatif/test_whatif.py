@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.scaling.size import POOL_PODS_MAX
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
@@ -19,6 +18,7 @@ from extender.whatif.snapshot import Snapshot
 from extender.whatif.targets import Target, TargetKind
 from extender.whatif.whatif import Change, what_if
 from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
+from tests.support.placing import place
 from tests.whatif.scenes import scenes
 
 HUNGRY = (("cpu", 3),)

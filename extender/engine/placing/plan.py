@@ -89,13 +89,13 @@ class Decision(NamedTuple):
         coming = [(s.pod_name, s.vreplicas) for s in steps if s.step is Step.ADDED]
         return tuple(_pair(self.vpod, leaving, coming))
 
-    def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
-        """The share to reserve on each pod of the target and of ``placed`` (0 where the vpod
-        leaves).
+    def shares(self, also: Iterable[str]) -> dict[str, Share]:
+        """Pod name -> the share to reserve there: on each pod of the target, and a share of 0 on
+        those of ``also`` that are not in it.
         """
         target, weight, amounts = self.target, self.weight, self.amounts
         shares = {name: share_of(count, weight, amounts) for name, count in target.items()}
-        for name in placed:
+        for name in also:
             if name not in shares:
                 shares[name] = share_of(0, weight, amounts)
         return shares
@@ -124,7 +124,7 @@ def place(
     pool: PoolState,
     vpod: VPod,
     *,
-    allowed: bool = True,
+    allowed: bool,
     leave_closed: bool = False,
     taken_back: bool = False,
 ) -> Decision:
@@ -152,7 +152,7 @@ def place(
 def release_all(pool: PoolState, vpod_key: str) -> Decision:
     """The decision for a vpod that is gone or has left this pool: nothing, anywhere."""
     steps = tuple(
-        Reasoning(Step.REMOVED, name, count, "vpod is gone")
+        Reasoning(Step.REMOVED, name, count, "vpod is not in this pool any more")
         for name, count in pool.decided_of(vpod_key).items()
     )
     return Decision(vpod_key, pool.key, {}, 1, 0, Explanation(0, steps, 0, None))
@@ -199,7 +199,7 @@ class _Plan:
             # fewer. So fewer are wanted. Lower it here at once, and not by one step a decision.
             wanted = self._wanted()
         left = self._fill(-surplus)
-        if left and self._is_stuck():
+        if left and self._may_even_out():
             left = self._even_out(wanted, left)
         return self._all_or_nothing(self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS))
 
@@ -222,8 +222,11 @@ class _Plan:
         return None if fits else ConflictReason.UNSATISFIABLE
 
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
-        """Add and move nothing; only remove what is too much. ``failure``: what a plugin that
-        failed has reported; no plugin is asked after that.
+        """Add nothing and choose no pod. Remove what is more than the vpod wants.
+
+        A vpod whose namespace may no longer use the pool also loses what no pod can hold, and what
+        it has published in a former pool. What only ledgers have, it got while it still might.
+        ``failure``: what a plugin that failed has reported; no plugin is asked after that.
         """
         self.failure = failure
         self.kept = self._decided(self._published())
@@ -252,9 +255,7 @@ class _Plan:
         return decision
 
     def _published(self) -> int:
-        """The vreplicas that the vpod publishes. Those that only ledgers have were placed when the
-        tenant could still use the pool.
-        """
+        """The vreplicas that the vpod publishes."""
         return sum(claim.published for claim in self.pool.claims_of(self.key).values())
 
     def _shrink_to(self, most: int) -> None:
@@ -271,8 +272,9 @@ class _Plan:
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """Keep and trim what is placed, and add nothing: one vreplica needs more than any pod has.
-        If the pool only lacks a dimension, nothing is trimmed.
+        """Keep and trim what is placed, and add nothing. Either no pod can hold one vreplica, or
+        the pool cannot hold as many as the vpod needs together. If the pool only lacks a dimension,
+        nothing is trimmed.
         """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)
@@ -340,15 +342,18 @@ class _Plan:
 
     def _most_wanted(self) -> int:
         """``_wanted`` if there were enough pods."""
-        vreplicas = self.vpod.vreplicas
+        most = self.vpod.vreplicas if self.vpod.deleting else self._minimum()
+        return max(self.vpod.vreplicas, most)
+
+    def _minimum(self) -> int:
+        """minPodsPerVPod, as far as it may raise what the vpod asks for; else 0."""
         if (
-            self.vpod.deleting
-            or self.pool.adapter_pool is None
+            self.pool.adapter_pool is None
             or self.vpod.not_admitted is not None
-            or (not vreplicas and self.rules.zero_means_none)
+            or (not self.vpod.vreplicas and self.rules.zero_means_none)
         ):
-            return vreplicas
-        return max(vreplicas, self.pool.adapter_pool.min_pods_per_vpod)
+            return 0
+        return self.pool.adapter_pool.min_pods_per_vpod
 
     def _may_be_in_hand_over(self, placed: Mapping[str, int]) -> bool:
         """Whether the vpod may wait for adapters: its pool hands shares over, and all that it asks
@@ -375,17 +380,18 @@ class _Plan:
             if c.published > placed.get(n, 0)
         }
         moved = max(0, sum(taken.values()) - not_moved)
-        # Pods where they may stay, then those that are lost, then those that exist.
         must_go = {name: self._must_go(name) for name in sorted(taken, key=placement_order)}
-        is_there = {name: self.pool.is_member(self.pool.pods[name]) for name in must_go}
-        # Those of pods that exist have the first claim to a place elsewhere.
-        for name in sorted(must_go, key=lambda name: not is_there[name]):
+        is_member = {name: self.pool.is_member(self.pool.pods[name]) for name in must_go}
+        # Those of pods that the StatefulSet still has have the first claim to a place elsewhere.
+        for name in sorted(must_go, key=lambda name: not is_member[name]):
             if must_go[name]:
                 of_these = min(moved, taken[name])
                 taken[name] -= of_these
                 moved -= of_these
         back: dict[str, int] = {}
-        for name in sorted(must_go, key=lambda name: (must_go[name], is_there[name])):
+        # First the pods where they may stay. Then the pods that the StatefulSet no longer has. Then
+        # its pods that they would have to leave.
+        for name in sorted(must_go, key=lambda name: (must_go[name], is_member[name])):
             most = min(more, not_moved) if must_go[name] else more
             if count := max(0, min(taken[name], most)):
                 back[name] = count
@@ -424,7 +430,9 @@ class _Plan:
         return count - cut
 
     def _too_many(self, name: str, count: int) -> int:
-        """How many of ``count`` vreplicas a pod cannot hold beside what it has of others."""
+        """How many of ``count`` vreplicas a pod cannot hold beside what it has of others. If only
+        reservations overfill the pod, what is written counts: a reservation pushes nobody out (I4).
+        """
         pod = self.pool.pods[name]
         weight = self.weight
         claim = pod.claims[self.key]
@@ -443,7 +451,9 @@ class _Plan:
         return cut
 
     def _fitting_amounts(self, pod: PodClaims, claim: Claim, count: int) -> int:
-        """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in ``_trim``."""
+        """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in
+        ``_too_many``.
+        """
         placed, ledger = claim.decided, claim.ledger
         own = dict(times(placed.amounts, placed.vreplicas))
         written, held, each = (
@@ -470,14 +480,8 @@ class _Plan:
         vreplicas = self.vpod.vreplicas
         if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
             return min(vreplicas, sum(self.kept.values()) + sum(self.leaving.values()))
-        minimum = (
-            self.pool.adapter_pool.min_pods_per_vpod if self.pool.adapter_pool is not None else 0
-        )
-        if (
-            minimum <= vreplicas
-            or self.vpod.not_admitted is not None
-            or (not vreplicas and self.rules.zero_means_none)
-        ):
+        minimum = self._minimum()
+        if minimum <= vreplicas:
             return vreplicas
         pods_used = sum(1 for count in self.kept.values() if count)
         # Pods in use count, so that no fewer are wanted while one of them restarts.
@@ -508,7 +512,8 @@ class _Plan:
 
     def _fill(self, missing: int) -> int:
         """Place what is missing, and return what is left. What leaves a pod gets room first.
-        Without room, it stays where it is and counts there.
+        Without room, it stays where it is and counts as placed, if the rules let it wait. Else
+        ``_decision`` drops it.
         """
         if missing <= 0:
             return 0
@@ -520,8 +525,9 @@ class _Plan:
         return left + (self._grow(missing - back) if missing > back else 0)
 
     def _grow(self, missing: int) -> int:
-        room = self.pool.room_for(self.key)
-        if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
+        if self.rules.start_from_decided or self.pool.profile.has_plugins:
+            room = self.pool.room_for(self.key)
+        else:
             # Slots that the vpod has reserved, but does not start from, may be given to it again.
             room = room_once_left(self.pool, self.vpod, self._free())
         fresh = not self.kept and not self.pool.claims_of(self.key)
@@ -538,7 +544,9 @@ class _Plan:
             steps.append(added(name, count))
 
     def _free(self) -> Callable[[int], int]:
-        """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
+        """Free slots by ordinal, beside what is kept. The function follows changes of ``kept``. If
+        ``kept`` becomes another mapping, ask for another function.
+        """
         return free_beside(self.pool, self.vpod, self.kept, (self.weight, self.amounts))
 
     # -- 5. what stays where it should leave -------------------------------------------------------
@@ -595,9 +603,8 @@ class _Plan:
         ]
         return left
 
-    def _is_stuck(self) -> bool:
-        """Whether the profile's filters may refuse every pod that has room, because of what is
-        kept.
+    def _may_even_out(self) -> bool:
+        """Whether all vreplicas may be placed anew if some find no room: only with EvenPodSpread.
 
         EvenPodSpread refuses pods that have more than others, and pods that have far fewer. After a
         pool has grown, neither the old nor the new pods can take the next vreplica, and no single
@@ -607,8 +614,8 @@ class _Plan:
         return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
 
     def _even_out(self, wanted: int, left: int) -> int:
-        """Place all vreplicas anew if fewer than ``left``, which growing left, then have no place.
-        Else change nothing. Return how many are left.
+        """Place all vreplicas anew, if more of them have a place then. Else change nothing. Return
+        how many have none; ``left`` of them had none before.
         """
         grown, self.kept = self.kept, {}
         placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free())
@@ -620,7 +627,9 @@ class _Plan:
         return fresh
 
     def _size_of(self, names: Iterable[str]) -> tuple[int, Amounts]:
-        """slotsPerVReplica and perVReplica as they were when those vreplicas were placed."""
+        """slotsPerVReplica and perVReplica as they were when those vreplicas were placed. If these
+        differ, the least of them: what is kept must not need more than it has.
+        """
         claims = self.pool.claims_of(self.key)
         return min(
             (

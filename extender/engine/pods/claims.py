@@ -11,10 +11,10 @@ A claim is what one vpod has on one pod. It has three sides:
 
 Two values follow. What a claim *holds* is the largest of its three sides, so nobody gets room
 before a shrink has reached the API server. What is *decided* is the reservation if there is one,
-else the larger of ledger and status. These differ after a crash between the two writes, and the
-larger one keeps vreplicas where they are (I4). Decisions start from what is decided. (*Placed* and
-*placements* are about the status alone.) What a pod holds, and what is decided there, are the sums
-over its claims.
+else the larger of ledger and status. Ledger and status differ after a crash between their writes,
+and the larger one keeps vreplicas where they are (I4). Decisions start from what is decided.
+(*Placed* and *placements* are about the status alone.) What a pod holds, and what is decided there,
+are the sums over its claims.
 
 *Weight* is slotsPerVReplica, and *amounts* are perVReplica. ``capacity`` is the pod's slots, and
 ``capacities`` has the other dimensions.
@@ -90,14 +90,12 @@ class Claim:
         self.reserved = reserved
         self.owner = owner
         self.expires_at = expires_at
+        # As ``derive``, for a claim with one side at most: most are made like that.
         self.decided: Share = NOTHING if reserved is None else reserved
+        self.held_slots = self.decided.slots
         self.held_amounts: Amounts = NO_AMOUNTS
-        if reserved is None:
-            self.held_slots = 0
-        else:
-            self.held_slots = reserved.vreplicas * reserved.weight
-            if reserved.amounts:
-                self.held_amounts = times(reserved.amounts, reserved.vreplicas)
+        if self.decided.amounts:
+            self.held_amounts = times(self.decided.amounts, self.decided.vreplicas)
 
     def derive(self) -> None:
         """Compute ``decided`` and what is held, after one of the sides has changed."""
@@ -130,7 +128,7 @@ class Claim:
 
 
 def recorded(ledger: Share) -> Claim:
-    """A new claim that only the ledger has."""
+    """A new claim that only the ledger has. As ``derive``, for speed."""
     claim = Claim()
     claim.ledger = claim.decided = ledger
     claim.held_slots = ledger.slots
@@ -266,14 +264,16 @@ class PodClaims:
         """Its part of ``PoolState.free_by_zone``: its free slots while it is open, else 0."""
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
-        """Take the pod and its node as they are now; None if it does not exist or is not known."""
+        """Take the pod and its node as they are now; None if it does not exist or is not known.
+        This also begins or ends the pod's excuse, and notes where it is bound.
+        """
         served = self.serving
         self.pod, self.node = pod, node
         if self.serving:
             self.excused = False
         elif served:
             self.excused = True
-        if node is not None and self.bound and pod is not None and not pod.assumed:
+        if node is not None and self.certainly_bound:
             self.last_location = (node.name, node.zone)
 
     @property
@@ -295,38 +295,38 @@ class PodClaims:
         return self.capacity - self.held
 
     def slots_for(self, weight: int, amounts: Amounts, kept: int, key: str) -> int:
-        """The free slots of a pod beside ``kept`` vreplicas of the vpod ``key``, as far as more
-        vreplicas of ``weight`` slots and ``amounts`` can use them; negative if these are too many.
-
-        What the vpod holds here counts as free.
+        """How many slots further vreplicas of the vpod ``key`` can use here, if it keeps ``kept``
+        of them. Each takes ``weight`` slots and ``amounts``. What the vpod holds here counts as
+        free. Negative if ``kept`` do not fit.
         """
         claim = self.claims.get(key)
         free = self.capacity - self.held + (claim.held_slots if claim is not None else 0)
         free -= kept * weight
-        for name, left in self._left_of(amounts, claim):
-            free = min(free, (left // dict(amounts)[name] - kept) * weight)
+        for _, amount, left in self._left_of(amounts, claim):
+            free = min(free, (left // amount - kept) * weight)
         return free
 
     def lacks(self, amounts: Amounts, kept: int, key: str) -> str:
         """The first dimension that has too little for one vreplica beside ``kept`` ones of the vpod
         ``key``; "" if there is none.
         """
-        for name, left in self._left_of(amounts, self.claims.get(key)):
-            if left < (kept + 1) * dict(amounts)[name]:
+        for name, amount, left in self._left_of(amounts, self.claims.get(key)):
+            if left < (kept + 1) * amount:
                 return name
         return ""
 
-    def _left_of(self, amounts: Amounts, claim: Claim | None) -> Iterator[tuple[str, int]]:
-        """What is left beside other claims, in each dimension that is asked for. Of a dimension
-        that the pool does not have, nothing is: its vpods wait (``AdapterPool.misfit``).
+    def _left_of(self, amounts: Amounts, claim: Claim | None) -> Iterator[tuple[str, int, int]]:
+        """(dimension, what one vreplica takes, what is left beside other claims), for each dimension
+        that is asked for. A dimension that the pool does not have has nothing left: vpods that ask
+        for it wait (``AdapterPool.misfit``).
         """
         if not amounts:
             return
         own = dict(claim.held_amounts) if claim is not None else {}
         capacities = dict(self.capacities)
-        for name, _ in amounts:
+        for name, amount in amounts:
             held = self.held_amounts.get(name, 0) - own.get(name, 0)
-            yield name, capacities.get(name, 0) - held
+            yield name, amount, capacities.get(name, 0) - held
 
     @property
     def overcommitted(self) -> bool:
@@ -403,8 +403,13 @@ class PodClaims:
 
     @property
     def bound(self) -> bool:
-        """Whether there is a pod that has a node and has not finished."""
+        """Whether there is a pod that has a node, even by an assumed bind, and has not finished."""
         return self.pod is not None and bool(self.pod.node) and not self.pod.finished
+
+    @property
+    def certainly_bound(self) -> bool:
+        """Whether the API server has said that the pod has a node, and it has not finished."""
+        return self.bound and self.pod is not None and not self.pod.assumed
 
     @property
     def serving(self) -> bool:
@@ -468,7 +473,9 @@ class PodClaims:
         return MoveReason.RESCHEDULE if self.abandoned else None
 
     def why_unschedulable(self) -> str:
-        """Why the pod takes no new vreplicas, in a few words; "" if it does."""
+        """What the pod or its node has against new vreplicas, in a few words; "" if nothing. The
+        pool may have more against them (``collector.why_unschedulable``).
+        """
         pod = self.pod
         if pod is None:
             return "does not exist"

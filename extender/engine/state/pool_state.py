@@ -84,7 +84,7 @@ class PoolState(PoolPods):
     @property
     def vpods(self) -> Mapping[str, VPod]:
         """vpod key -> vpod, with the vreplicas that are admitted (``PoolTenancy``)."""
-        self._settle()
+        self.settle()
         return self._vpods
 
     def rank_of(self, vpod_key: str) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class PoolState(PoolPods):
         """vpods of which more is admitted than is decided for them, in the order in which that was
         noticed.
         """
-        self._settle()
+        self.settle()
         return self._with_pending
 
     @property
@@ -325,12 +325,12 @@ class PoolState(PoolPods):
 
     def waiting_for_quota(self) -> Mapping[str, NotAdmitted]:
         """Key of each vpod that asks for more than is admitted -> what is not."""
-        self._settle()
+        self.settle()
         return self.tenancy.waiting() if self.tenancy is not None else {}
 
     def tenant_uses(self) -> list[TenantUse]:
         """What each tenant has, by name; [] if the pool has no ``spec.tenancy``."""
-        self._settle()
+        self.settle()
         return self.tenancy.uses() if self.tenancy is not None and self.has_tenants else []
 
     @property
@@ -359,7 +359,7 @@ class PoolState(PoolPods):
         self.tenancy.resize(slots)
         self.tenancy.let_preempt(overdue or None)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Decide anew what is admitted, if something has changed since."""
         if self.patience.overdue and self._slots_counted_at != self.revision:
             self._slots_counted_at = self.revision
@@ -476,7 +476,7 @@ class PoolState(PoolPods):
             if self.patience.look(could_take, waiting, pool.preemption.patience_s, now):
                 self._resize()
             self.tenancy.renew_budget(now)
-            self._settle()
+            self.settle()
         stale = [
             (key, name)
             for key, claims in self.claims_by_vpod.items()

@@ -21,7 +21,7 @@ since.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -76,7 +76,7 @@ class AssumedPod:
     what it shall have.
 
     ``already_bound``: the pod is on the node already, so nothing was assumed and nothing is to be
-    written.
+    written. Then only ``pod`` and ``node`` count.
     """
 
     pod: AdapterPod
@@ -88,12 +88,17 @@ class AssumedPod:
     @property
     def owner(self) -> tuple[str, str]:
         """The owner of its reservations in the state."""
-        return ("bind", self.pod.uid)
+        return bind_owner(self.pod.uid)
+
+
+def bind_owner(pod_uid: str) -> tuple[str, str]:
+    """The owner of the reservations that a bind of a pod makes."""
+    return ("bind", pod_uid)
 
 
 class VReplicaBinder(Protocol):
-    """The extender's verbs call ``find`` for one pod at a time, and ``assume`` and ``bind`` for
-    several pods at once.
+    """Filter calls ``find``, and bind calls ``assume`` and ``bind``. The binds of several pods
+    overlap. Those of one pod do not (``PodBinder``).
 
     ``find`` stores only its result. ``assume`` changes caches and state, and never awaits. ``bind``
     writes to the API. If it raises, the caller reverts: at once, or when the doubt ends if it
@@ -104,7 +109,8 @@ class VReplicaBinder(Protocol):
         self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
     ) -> NodeVerdicts:
         """Say which candidate nodes may have the pod. Replaces the earlier result for the pod.
-        Nodes that do not fit are part of the result, not an error.
+        Nodes that do not fit are part of the result, not an error. An implementation may pass only
+        the best of the nodes that fit (``narrow_to``). It gives no reason for the others.
 
         ``lookup``: the nodes as they were sent; None: the cached nodes.
         """
@@ -128,8 +134,9 @@ class VReplicaBinder(Protocol):
         for its claims, too). Raises ApiError, and BindRefused if the API server forbids the write
         (403), or if the watch shows that the pod is gone.
 
-        If the outcome of the write is unknown, reads the pod back. Raises OutcomeUnknown only if
-        that fails too.
+        If the outcome of the write is unknown, reads the pod back. Raises OutcomeUnknown if that
+        fails too, and Conflict if the pod is not bound. The Binding may still arrive then. Nothing
+        is placed on a pod that is not bound, so the pod has room for what it carries.
         """
         ...
 
@@ -226,7 +233,7 @@ class SchedulerVReplicaBinder:
         problems += self._cordon(pod, node)
         if problems:
             self._filter_results.clear(pod.uid, node)
-            raise BindRefused(problems[0], "".join(f"and {reason}" for reason in problems[1:]))
+            raise BindRefused(problems[0], ", ".join(f"also {reason}" for reason in problems[1:]))
         found = self._filter_results.get(pod.uid, node)
         if found is not None and found.ledger_text != pod.ledger_text:
             self._filter_results.delete(pod.uid)
@@ -311,7 +318,7 @@ class SchedulerVReplicaBinder:
                 raise error from unread
             if not bound:
                 raise Conflict(
-                    409, "NotBound", f"the Binding had no effect: {error.message}"
+                    409, "NotBound", f"the pod is not bound yet: {error.message}"
                 ) from error
 
     def revert(self, assumed: AssumedPod) -> None:
@@ -319,21 +326,19 @@ class SchedulerVReplicaBinder:
         known = self._caches.pods.get(assumed.pod.key)
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
-        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.added)
+        for key in assumed.bind_ledger.added:
+            self._caches.state.release(assumed.owner, assumed.pod.pool, key)
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReasons:
-        """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not
-        by a scheduler.
+        """The refusal of a cordoned node that the pod does not tolerate; empty if there is none.
+        kube-scheduler's own filter has checked this. But bind may be called late, or not by a
+        scheduler.
         """
-        known, workload = (
-            self._caches.state.nodes.get(node),
-            self._caches.state.pool(pod.pool).stateful_set,
-        )
-        cordoned = known is not None and known.cordoned
-        # Other webhooks, or an older revision, may have given the pod what the template lacks.
-        fit = pod.fit or (workload.fit if workload is not None else None)
-        tolerated = fit is None or fit.tolerates_cordon()
-        return (ConflictReason.NODE_UNSCHEDULABLE,) if cordoned and not tolerated else ()
+        known = self._caches.state.nodes.get(node)
+        if known is None or not known.cordoned:
+            return ()
+        tolerated = pod.fit is not None and pod.fit.tolerates_cordon()
+        return () if tolerated else (ConflictReason.NODE_UNSCHEDULABLE,)
 
     def _assume_pod(self, assumed: AssumedPod) -> None:
         bind_ledger, pod = assumed.bind_ledger, assumed.pod
@@ -350,27 +355,23 @@ class SchedulerVReplicaBinder:
         except AssumeError as error:
             raise BindRefused(ConflictReason.POD_CHANGED, str(error)) from error
 
-    def _release(self, pool: str, pod_uid: str, keys: Mapping[str, object]) -> None:
-        for key in keys:
-            self._caches.state.release(("bind", pod_uid), pool, key)
-
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """Drop reservations and the result of a pod whose bind the watch has confirmed, or that is
-        gone.
+        """End the wait for the watch, and forget what was assumed for the pod, once the watch shows
+        that it is bound or gone.
         """
         if old is not None and (new is None or new.uid != old.uid):
             self._end_wait(old.uid, bound=False)
+            self._forget(old)
         if new is not None and new.node and not new.assumed:
             self._end_wait(new.uid, bound=True)
-        if new is not None and (not new.node or new.assumed):
-            return
-        pod = new or old
-        if pod is None:
-            return
+            self._forget(new)
+
+    def _forget(self, pod: AdapterPod) -> None:
+        """Drop the reservations of a pod's binds, and the result of its filter."""
         self._filter_results.delete(pod.uid)
         pool = self._caches.state.pool(pod.pool)
         known = pool.pods.get(pod.name)
-        owner = ("bind", pod.uid)
+        owner = bind_owner(pod.uid)
         for key in [
             k
             for k, claim in (known.claims.items() if known is not None else ())

@@ -11,9 +11,8 @@
 
 *Past known* means that this replica knows what the ordinal's former pods held.
 
-A dedicated kube-scheduler asks about every pod that names it. ``PodBinder`` binds a pod without the
-pool label as kube-scheduler's DefaultBinder does: it sends a Binding with the pod's UID and no
-annotations, and assumes nothing.
+``PodBinder`` binds a pod that is no adapter as kube-scheduler's DefaultBinder does: it sends a
+Binding with the pod's UID and no annotations, and assumes nothing (``_bind_plainly``).
 
 kube-scheduler gives up a bind after its timeout and sends it again, perhaps to another replica,
 while the first may still be under way. So each replica runs the requests for one pod one after the
@@ -94,8 +93,8 @@ class PodBinder:
                 del self._in_flight[uid]
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        # A Binding that was in doubt has perhaps arrived: then the cache is behind. What it assumed
-        # stays until the pod has been read, for nobody else may have it meanwhile.
+        # A Binding in doubt may have arrived, so the cache may be behind. What it assumed stays
+        # until the pod has been read: nobody else may have that meanwhile.
         pod = None if uid in self._in_doubt else self._known(f"{namespace}/{name}", uid)
         if pod is None:
             obj = await self._api.get(PODS, namespace, name)
@@ -110,13 +109,13 @@ class PodBinder:
                     f"there, or give the pod the schedulerName of the installation that has its "
                     f"pool",
                 )
-            pod = self._cached(obj)
+            pod = self._into_cache(obj)
         await self._bind_adapter(pod, uid, node)
 
     async def _bind_adapter(self, pod: AdapterPod, uid: str, node: str) -> None:
         for attempt in range(self.ATTEMPTS_MAX):
-            self._check(pod, uid, node)
-            assumed = await self._assume(pod, uid, node)
+            self._refuse_wrong_pod(pod, uid, node)
+            assumed = await self._assume_or_reread(pod, uid, node)
             if assumed.already_bound:
                 return
             sent_at = asyncio.get_running_loop().time()
@@ -138,11 +137,11 @@ class PodBinder:
                 return
 
     def _known(self, key: str, uid: str) -> AdapterPod | None:
-        """The pod in the cache; None if it must be read."""
-        # ``latest`` is what the API server sent last, ``get`` what is assumed on top of that. An
-        # assumed pod is probably bound already, and its watch event is still to come. If a pod is
-        # bound, kube-scheduler seldom asks. After a restore of etcd it is perhaps bound no more,
-        # and kube-scheduler would believe forever that it is (seed 108015178).
+        """The pod in the cache; None if it must be read: unless the cache surely has it unbound."""
+        # ``latest`` is what the API server sent last, ``get`` what is assumed on top of that. A pod
+        # that is assumed may be bound, and its watch event is still to come. A pod that is bound
+        # may have lost its node in a restore of etcd. From the cache, bind would then answer with
+        # success forever (seed 108015178).
         pod, effective = self._caches.pods.latest(key), self._caches.pods.get(key)
         assumed = effective is not None and effective.assumed
         return None if pod is None or pod.uid != uid or pod.node or assumed else pod
@@ -151,11 +150,11 @@ class PodBinder:
         """Bind a pod that is no adapter. The Binding names its UID and no version: whatever else
         has changed, the pod needs a node.
         """
-        self._check(pod, uid, node)
+        self._refuse_wrong_pod(pod, uid, node)
         if not pod.node:
             await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
 
-    async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod:
+    async def _assume_or_reread(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod:
         """Assume the pod. A refusal may come from a cache that is behind: then the pod is on the
         node already (I5).
         """
@@ -165,7 +164,7 @@ class PodBinder:
             return self._binder.assume(pod, node)
         except BindRefused:
             pod = await self._read(pod.namespace, pod.name)
-            self._check(pod, uid, node)
+            self._refuse_wrong_pod(pod, uid, node)
             if not pod.node:
                 raise
             return self._binder.assume(pod, node)
@@ -183,7 +182,7 @@ class PodBinder:
                 ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here"
             )
 
-    def _check(self, pod: AdapterPod, uid: str, node: str) -> None:
+    def _refuse_wrong_pod(self, pod: AdapterPod, uid: str, node: str) -> None:
         """Raise BindRefused if the pod may not go to the node, whatever the node is like."""
         if pod.uid != uid:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is another one now")
@@ -216,9 +215,9 @@ class PodBinder:
             self._binder.revert(assumed)
 
     async def _read(self, namespace: str, name: str) -> AdapterPod:
-        return self._cached(await self._api.get(PODS, namespace, name))
+        return self._into_cache(await self._api.get(PODS, namespace, name))
 
-    def _cached(self, obj: Obj) -> AdapterPod:
+    def _into_cache(self, obj: Obj) -> AdapterPod:
         """Put the pod that was read into the cache, and return it."""
         pod = pod_from(obj)
         self._caches.pods.written(pod)

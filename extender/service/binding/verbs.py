@@ -49,8 +49,8 @@ SUCCESS, UNSCHEDULABLE, ERROR = "Success", "Unschedulable", "Error"
 class ExtenderVerbs:
     """Each verb returns (body, status for the metrics).
 
-    A dedicated kube-scheduler asks about every pod that names it. For a pod without the pool label,
-    filter passes every node, prioritize scores all nodes alike, preempt accepts every proposal that
+    A dedicated kube-scheduler asks about every pod that names it. For a pod that is no adapter
+    (``is_adapter``), filter passes every node, prioritize scores all nodes alike, preempt accepts every proposal that
     has victims, and bind binds the pod and adds nothing.
 
     An adapter pod of a pool that another installation serves (``pools.namespaces``) is refused
@@ -104,9 +104,11 @@ class ExtenderVerbs:
             return self._all_alike(args), SUCCESS
         pod, lookup = self._pod_of(args.pod), self._lookup(args)
         bind_ledger = self._binder.bind_ledger(pod.uid)
-        if bind_ledger is None:  # another replica has filtered
+        if bind_ledger is None:  # another replica has filtered, or the result has expired
             self._find(pod, args, lookup)
             bind_ledger = self._binder.bind_ledger(pod.uid)
+        # Without a result, the pool does not exist or is not served here. Then nodes score as for a
+        # pod that carries nothing: prioritize only advises.
         ledger = bind_ledger.ledger if bind_ledger is not None else EMPTY_LEDGER
         state = self._caches.state
         if lookup is None and args.candidates.known:
@@ -186,8 +188,8 @@ class ExtenderVerbs:
         return as_sent(obj, None if known is not None and known.assumed else known, pod_from)
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
-        """For a pool that does not exist there is nothing to carry. Its name may be any text, so no
-        result is kept.
+        """Which nodes may have the pod. The binder keeps the result, unless the pool is not served
+        here or does not exist: its name may be any text.
         """
         if not self._caches.serves(pod.namespace):
             return NodeVerdicts.none_passes(args.names, ConflictReason.POOL_NOT_SERVED)

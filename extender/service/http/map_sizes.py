@@ -51,7 +51,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "pool_states": lambda: len(state.pools),
         "named_stateful_sets": lambda: state.stateful_set_index.named,
         "changed_nodes": lambda: state.node_index.to_look_at,
-        "raised_pools": lambda: len(activation),
+        "raised_pools": lambda: activation.raised_pools,
         "pools_with_sources": lambda: sources.pools_with_conditions,
         "ledger_writes": lambda: len(own_writes),
         "known_ordinals": lambda: len(ordinal_history),

@@ -22,7 +22,9 @@ from extender.telemetry.metrics import Metrics
 from extender.telemetry.tracing import TRACEPARENT, span
 
 Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
-"""From body to body; also the status for the metrics. Raises WireError."""
+"""Takes a request's body. Returns the reply's body, and the status for the metrics. Raises
+WireError.
+"""
 
 
 class VerbHandlers:
@@ -53,10 +55,10 @@ class VerbHandlers:
 
         async def handle(request: web.Request) -> web.Response:
             self._requests[name] = self._requests.get(name, 0) + 1
+            if refused := self._refuse_unread(request):
+                return refused  # no verb was reached, so none is measured
             loop = asyncio.get_running_loop()
             started, status = loop.time(), ERROR
-            if refused := self._refusal(request):
-                return refused
             read = False
             try:
                 with (
@@ -70,17 +72,17 @@ class VerbHandlers:
                     present.set("status", status)
                 return web.Response(body=answer, content_type="application/json")
             except WireError as error:
-                return self._refused(request, error)
+                return self._answer_error(request, error)
             except (web.RequestPayloadError, ConnectionError) as error:
                 return text_answer(request, 400, f"the body is broken: {error}")
             except TimeoutError:
-                return self._late(request, name, read=read)
+                return self._answer_late(request, name, read=read)
             finally:
                 self._metrics.verb(name, status, loop.time() - started)
 
         return handle
 
-    def _refusal(self, request: web.Request) -> web.Response | None:
+    def _refuse_unread(self, request: web.Request) -> web.Response | None:
         """The answer to a request whose body is not even read. None if it is to be read."""
         if problem := self._health.refusal():
             return text_answer(
@@ -92,10 +94,10 @@ class VerbHandlers:
             return text_answer(request, 415, "the body must not be encoded: send it as it is")
         return None
 
-    def _refused(self, request: web.Request, error: WireError) -> web.Response:
+    def _answer_error(self, request: web.Request, error: WireError) -> web.Response:
         if error.status == 408:
             return self._listener.too_slow(request, str(error))
-        headers = _retry_after(_seconds_of(error))
+        headers = _retry_after(_retry_after_s(error))
         if isinstance(error, ScheduleRefused) and error.facts:
             body = orjson.dumps({"error": str(error), **error.facts})
             return web.Response(
@@ -103,7 +105,7 @@ class VerbHandlers:
             )
         return text_answer(request, error.status, str(error), headers)
 
-    def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
+    def _answer_late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
         if not read:
             message = f"the body did not arrive within {self.deadline_s:g} s"
             return self._listener.too_slow(request, message)
@@ -114,7 +116,7 @@ class VerbHandlers:
         return text_answer(request, 504, message)
 
 
-def _seconds_of(error: WireError) -> int | None:
+def _retry_after_s(error: WireError) -> int | None:
     if isinstance(error, Overloaded):
         return OVERLOAD_RETRY_S
     return error.retry_after_s if isinstance(error, ScheduleRefused) else None

@@ -34,9 +34,9 @@ class Activation:
     def __init__(self, caches: Caches, queues: VPodQueues) -> None:
         self._caches = caches
         self._queues = queues
-        self._schedulable: dict[str, int] = {}
-        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all its
-        vpods.
+        self._minimum: dict[str, int] = {}
+        """Pool -> minPodsPerVPod, or its schedulable pods if these are fewer, when its vpods were
+        last queued for that.
         """
         caches.vpods.add_event_handler(self.vpod_changed)
         caches.pods.add_event_handler(self.pod_changed)
@@ -47,9 +47,10 @@ class Activation:
         caches.quotas.add_event_handler(self.quota_changed)
         caches.state.on_admitted = self.admitted
 
-    def __len__(self) -> int:
+    @property
+    def raised_pools(self) -> int:
         """Number of pools with vpods that minPodsPerVPod may have raised."""
-        return len(self._schedulable)
+        return len(self._minimum)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed, went, or moved to another pool."""
@@ -75,7 +76,7 @@ class Activation:
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, was bound, changed in a way that matters for placing, or went."""
         pod = new or old
-        if pod is None or (old is not None and new is not None and _same_for_placing(old, new)):
+        if pod is None or (old is not None and new is not None and _pods_alike(old, new)):
             return
         pool = self._caches.state.pools.get(pod.pool)
         if pool is None or not self._queues.serves(pod.pool):
@@ -84,7 +85,7 @@ class Activation:
         known = pool.pods.get(pod.name)
         if known is not None:
             leaving = known.draining or not pool.is_member(known)
-            counts = known.bound and not pod.assumed
+            counts = known.certainly_bound
             for key, claim in known.claims.items():
                 if leaving or key not in pool.vpods:
                     queue.add(key)
@@ -95,19 +96,20 @@ class Activation:
         self._look_at_admitted(pod.pool)
 
     def _raise_targets(self, pool: PoolState) -> None:
-        """The number of pods changed. Decide the vpods whose target minPodsPerVPod raises, even
-        those that have all they asked for.
+        """If more or fewer pods count for minPodsPerVPod than last time, queue the vpods whose
+        target it raises, even those that have all they asked for.
         """
         minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None else 0
         count = min(minimum, pool.schedulable_count())
-        if count == self._schedulable.get(pool.key, 0):
+        if count == self._minimum.get(pool.key, 0):
             return
         if count:
-            self._schedulable[pool.key] = count
+            self._minimum[pool.key] = count
         else:
-            del self._schedulable[pool.key]
+            del self._minimum[pool.key]
+        least = 1 if pool.profile.rules.zero_means_none else 0
         for key, vpod in pool.vpods.items():
-            if 0 < vpod.vreplicas < minimum:
+            if least <= vpod.vreplicas < minimum:
                 self._queues.add(pool.key, key)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -146,7 +148,7 @@ class Activation:
         if pool is None:
             return
         if new is None:
-            self._schedulable.pop(pool.key, None)
+            self._minimum.pop(pool.key, None)
         index = self._caches.state.stateful_set_index
         for key in sorted({pool.key, *index.naming_the_same(old, new)}):
             if self._queues.serves(key):
@@ -213,15 +215,15 @@ class Activation:
             self._queues.add(pool, vpod)
 
     def _look_at_admitted(self, pool: str) -> None:
-        """Have a pool find out what it admits now. It does so whenever somebody reads its vpods,
-        and after some changes nobody else would.
+        """Have a pool decide what it admits now. Otherwise it does so only when somebody reads its
+        vpods.
         """
         state = self._caches.state.pools.get(pool)
-        if state is not None and state.tenancy is not None and self._queues.serves(pool):
-            len(state.vpods)
+        if state is not None and self._queues.serves(pool):
+            state.settle()
 
     def add_all(self, pool: str) -> None:
-        """Decide again every vpod of a pool, and every key in its ledgers."""
+        """Queue every vpod of a pool, and every other key that has a claim there."""
         state = self._caches.state.pools.get(pool)
         if state is not None and self._queues.serves(pool):
             for key in sorted({*state.vpods, *state.claims_by_vpod}):
@@ -229,14 +231,15 @@ class Activation:
 
     def forget(self, bucket: Bucket) -> None:
         """Forget pools of a bucket that this replica no longer leads."""
-        self._schedulable = {
-            pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)
+        self._minimum = {
+            pool: count for pool, count in self._minimum.items() if not bucket.has(pool)
         }
 
 
 def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether the change may be this service's own status write: of the fields that a decision
-    uses, at most the placements differ.
+    """Whether the change may be this service's own status write: at most the status differs, and it
+    is about the present generation. The generation covers the fields of the spec that are not
+    compared here. (Callers' vpods have none.)
     """
     return (
         old.uid,
@@ -263,7 +266,8 @@ def _eviction(pod: AdapterPod) -> tuple[MoveReason, bool] | None:
     return None if eviction is None else (eviction.reason, eviction.turn_s is not None)
 
 
-def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
+def _pods_alike(old: AdapterPod, new: AdapterPod) -> bool:
+    """Whether two versions of a pod are the same for placing."""
     return (
         (
             old.uid,

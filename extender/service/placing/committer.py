@@ -146,7 +146,7 @@ class Committer:
         pool = self._caches.state.pool(decision.pool)
         # Includes pods that an earlier decision of unknown outcome has emptied: this decision has
         # to finish that.
-        shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
+        shares = decision.shares(pool.claims_of(decision.vpod))
         ttl_s = RESERVATION_TTL_S + self.hand_overs.longest_s(decision.pool)
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + ttl_s)
 
@@ -173,12 +173,12 @@ class Committer:
                 await step(batch)
         finally:
             for key, decision in batch.decisions.items():
-                unsettled = key in batch.unknown or key in batch.waiting
-                if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):
+                in_doubt = self.status_doubts.take_over_doubt(owner, key)
+                if not (in_doubt or key in batch.unknown or key in batch.waiting):
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported or key in batch.unshown:
-                    # The status that was just written shows none of these moves, because adapters
-                    # are not ready. So it is what was published before them.
+                    # If adapters are not ready, the status that was just written shows none of
+                    # these moves. Then it is what was published before them.
                     before = key in batch.waiting and key in batch.written
                     published = self._published(key, pool) if before else batch.published[key]
                     self._unreported_moves.remember(decision, published)
@@ -196,7 +196,8 @@ class Committer:
         await self._ledgers(batch, self._ups(batch))
 
     async def _write_statuses(self, batch: Batch) -> None:
-        await _all((self._status(batch, key) for key in batch.decisions), len(batch.decisions))
+        writes = (self._write_status(batch, key) for key in batch.decisions)
+        await _all(writes, len(batch.decisions))
 
     async def _write_downs(self, batch: Batch) -> None:
         await self._ledgers(batch, self._downs(batch))
@@ -212,9 +213,11 @@ class Committer:
     # -- what to write -----------------------------------------------------------------------------
 
     def _ups(self, batch: Batch) -> dict[str, dict[str, Share]]:
-        """Pod name -> vpod key -> share, for bound pods whose ledger does not cover the decision
-        yet, and for those where it does and no recent reply confirms it. These get the same share
-        again: the patch compares the ledger, and so confirms it.
+        """Pod name -> vpod key -> share, for two kinds of ledgers of bound pods.
+
+        A ledger that does not cover the decision yet gets its share. A ledger that covers it, would
+        let the status publish more, and is not confirmed by a recent reply, gets the share that it
+        has once more: the patch compares the ledger, and so confirms it.
         """
         ups: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(batch.pool)
@@ -223,11 +226,7 @@ class Committer:
             for name, count in decision.target.items():
                 share = decision.share(count)
                 there, claim = pool.pods.get(name), claims.get(name)
-                if (
-                    there is None
-                    or not there.bound
-                    or (there.pod is not None and there.pod.assumed)
-                ):
+                if there is None or there.pod is None or not there.certainly_bound:
                     continue
                 known = claim.ledger if claim is not None else NOTHING
                 # A share with fewer vreplicas counts as less even if it takes more: the status must
@@ -239,7 +238,7 @@ class Committer:
                     ups.setdefault(name, {})[key] = share
                 elif (
                     claim is not None
-                    and _is_new(claim, count)
+                    and _lets_publish_more(claim, count)
                     and self._is_unconfirmed(pool.key, there.pod)
                 ):
                     ups.setdefault(name, {})[key] = known
@@ -267,12 +266,9 @@ class Committer:
         """Pod name -> share, for ledgers that hold more of a vpod than it publishes now. Records in
         ``batch`` why the vpod has to be decided again.
 
-        A share is skipped if (1) a bind has added it since the decision, (2) its pod is gone or
-        only assumed, or (3) an adapter still needs it. It is never lowered below (4) what the
-        vpod's status publishes on this pod, even if this batch failed to write it, or (5) what the
-        vpod still publishes here after it has left the pool (I2). If the status publishes more than
-        the ledger has, the ledger is not raised (6): a caller's pod may have come back with less,
-        and the caller must hear of that first.
+        A share is never lowered below what the vpod's status publishes on this pod, even if this
+        batch failed to write it. Nor is it lowered below what the vpod still publishes here after
+        it has left the pool (I2).
         """
         decision = batch.decisions[key]
         # A vpod recreated under its old name may want what the ledgers hold.
@@ -283,8 +279,7 @@ class Committer:
         lowered: dict[str, Share] = {}
         for name, claim in pool.claims_of(key).items():
             if claim.reserved is None or claim.owner != batch.owner:
-                continue  # 1
-            # 4, 5
+                continue  # a bind has added it since the decision
             published = max(claim.published, elsewhere.get(name, 0))
             count = target.get(name, 0)
             if published > max(count, claim.published):
@@ -292,19 +287,21 @@ class Committer:
             # If only the status keeps vreplicas here, the share keeps its weight and amounts: a
             # vpod that has left the pool has none in this decision.
             size = decision if count >= published else claim.ledger
-            stays = max(count, min(published, claim.ledger.vreplicas))  # 6
+            # If the status publishes more than the ledger has, the ledger is not raised: a caller's
+            # pod may have come back with less, and the caller must hear of that first.
+            stays = max(count, min(published, claim.ledger.vreplicas))
             share = share_of(stays, size.weight, size.amounts)
             pod = pool.pods[name].pod
             if (
                 claim.ledger.vreplicas
                 and claim.ledger != share
                 and pod is not None
-                and not pod.assumed  # 2
+                and not pod.assumed
             ):
                 if self.hand_overs.retain_or_report(
                     batch.pool, key, name, remaining=share.vreplicas
                 ):
-                    batch.waiting.add(key)  # 3
+                    batch.waiting.add(key)  # an adapter still needs it
                     continue
                 lowered[name] = share
                 if pool.adapter_pool is not None and pool.adapter_pool.hands_over:
@@ -327,12 +324,10 @@ class Committer:
             or self._caches.vpods.latest(key) is None
         )
 
-    def _is_unconfirmed(self, pool: str, pod: AdapterPod | None) -> bool:
+    def _is_unconfirmed(self, pool: str, pod: AdapterPod) -> bool:
         """Whether no recent reply has confirmed the ledger. Then no status may publish more because
         of this ledger (I2).
         """
-        if pod is None:
-            return False
         since = (
             float("-inf")
             if self.leadership.no_predecessor_writes(pool)
@@ -342,7 +337,10 @@ class Committer:
 
     # -- statuses ----------------------------------------------------------------------------------
 
-    async def _status(self, batch: Batch, key: str) -> None:
+    async def _write_status(self, batch: Batch, key: str) -> None:
+        """Write the status that follows from a decision, if it differs from the stored one. Records
+        in ``batch`` what became of it.
+        """
         decision = batch.decisions[key]
         vpod = self._of_pool(key, decision.pool)
         if (
@@ -362,7 +360,7 @@ class Committer:
         write = None
         try:
             async with self._in_flight:
-                write = self._status_write(batch, decision, vpod)
+                write = self._make_status_write(batch, decision, vpod)
                 if write is None:
                     self._report(batch, decision, vpod.placements)
                     return
@@ -392,8 +390,11 @@ class Committer:
                 conflict = isinstance(error, Conflict)
                 self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
 
-    def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
-        """The status to write at this moment. The caller must not await between this check of the
+    def _make_status_write(
+        self, batch: Batch, decision: Decision, vpod: VPod
+    ) -> StatusWrite | None:
+        """The status to write at this moment; None if the object says it already. Records in
+        ``batch`` what has to wait. The caller must not await between this check of the
         confirmations and the write.
         """
         confirmed, unconfirmed = self._publishable_ledgers(decision)
@@ -455,9 +456,9 @@ class Committer:
         return vpod.placements if vpod is not None and vpod.pool != pool else NO_PLACEMENTS
 
     def _publishable_ledgers(self, decision: Decision) -> tuple[dict[str, int], list[str]]:
-        """Of the pods that are certainly bound: pod name -> vreplicas of the vpod in the ledger,
-        and, apart from these, the names of the pods where something new would be published and no
-        recent reply confirms the ledger.
+        """(Pod name -> vreplicas of the vpod in a ledger that a status may rely on, the names of the
+        pods whose ledger would let the status publish more and is not confirmed by a recent reply.)
+        A pod without a node, or one that has finished, has none in its ledger.
         """
         pool, target = self._caches.state.pool(decision.pool), decision.target
         confirmed: dict[str, int] = {}
@@ -466,7 +467,9 @@ class Committer:
             pod = pool.pods[name].pod
             if pod is None or pod.assumed:
                 continue
-            if _is_new(claim, target.get(name, 0)) and self._is_unconfirmed(pool.key, pod):
+            if _lets_publish_more(claim, target.get(name, 0)) and self._is_unconfirmed(
+                pool.key, pod
+            ):
                 unconfirmed.append(name)
             else:
                 confirmed[name] = claim.ledger.vreplicas
@@ -488,7 +491,7 @@ async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> Non
             tasks.create_task(some())
 
 
-def _is_new(claim: Claim, decided: int) -> bool:
+def _lets_publish_more(claim: Claim, decided: int) -> bool:
     """Whether the ledger covers more of the decided vreplicas than the vpod publishes now."""
     return claim.published < min(decided, claim.ledger.vreplicas)
 

@@ -195,7 +195,7 @@ class Placer:
         state = self._caches.state.pool(pool)
         decisions, committed = await self._carry_out(
             pool,
-            (self._decide(pool, key) for key in keys if key not in kept),
+            (self._decide_and_report(pool, key) for key in keys if key not in kept),
             # To try another order, reservations are released. That would also release those of
             # earlier decisions that are in doubt or wait for adapters.
             any_order=not any(state.is_reserved(key) for key in keys),
@@ -241,26 +241,29 @@ class Placer:
         found = best_of(
             pool,
             decisions,
-            lambda order: self._reserve(owner, (self._decided(pool, key)[1] for key in order)),
+            lambda order: self._reserve(
+                owner, (self._take_back_and_decide(pool, key)[1] for key in order)
+            ),
             lambda vpods: self._release(owner, pool, vpods),
             ages={one.vpod: queue.age(one.vpod) for one in decisions},
         )
-        # Nothing is reserved now. The first order has been reported (``on_decided``).
+        # Nothing is reserved now. The first order has been reported (``on_decided``). Another one is
+        # decided again: what is reported follows from the state without the orders that were tried.
         if found is decisions:
             return self._reserve(owner, decisions)
-        return self._reserve(owner, (self._decide(pool.key, one.vpod) for one in found))
+        return self._reserve(owner, (self._decide_and_report(pool.key, one.vpod) for one in found))
 
     @staticmethod
     def _release(owner: object, pool: PoolState, vpods: Iterable[str]) -> None:
         for key in vpods:
             pool.release(owner, key)
 
-    def _decide(self, pool_key: str, key: str) -> Decision:
-        cause, decision = self._decided(self._caches.state.pool(pool_key), key)
+    def _decide_and_report(self, pool_key: str, key: str) -> Decision:
+        cause, decision = self._take_back_and_decide(self._caches.state.pool(pool_key), key)
         self.on_decided(cause, decision)
         return decision
 
-    def _decided(self, pool: PoolState, key: str) -> tuple[Cause, Decision]:
+    def _take_back_and_decide(self, pool: PoolState, key: str) -> tuple[Cause, Decision]:
         watched = self._watched(pool, key)
         vpod = pool.admitted(watched) if watched is not None else pool.vpods.get(key)
         if vpod is None:
@@ -448,19 +451,29 @@ class Placer:
     def _settle(
         self, decision: Decision, committed: Committed, started: float, *, newly: bool
     ) -> None:
-        key, queue = decision.vpod, self.queues.of(decision.pool)
-        error = committed.failed.get(key)
+        """Count and remember a decision that was committed, put its vpod where the queue should have
+        it, and tell the vpod's users.
+        """
+        error = committed.failed.get(decision.vpod)
         pool = self._caches.state.pool(decision.pool)
         self._note(pool, decision, error)
         self._count_refusal(decision.explanation)
-        result = (
-            "error"
-            if error
-            else "scheduled"
-            if decision.explanation.is_satisfied
-            else "unschedulable"
-        )
-        self._metrics.schedule_attempt(result, self._clock() - started)
+        result = "scheduled" if decision.explanation.is_satisfied else "unschedulable"
+        self._metrics.schedule_attempt("error" if error else result, self._clock() - started)
+        self._requeue(pool, decision, committed, error, newly=newly)
+        self._tell(pool, decision, committed, newly=newly)
+
+    def _requeue(
+        self,
+        pool: PoolState,
+        decision: Decision,
+        committed: Committed,
+        error: str | None,
+        *,
+        newly: bool,
+    ) -> None:
+        """Take the vpod out of the queue, or park it there, or have it decided again."""
+        key, queue = decision.vpod, self.queues.of(decision.pool)
         if error is not None:
             log.info(
                 "vpod %s was not written and is decided again: %s",
@@ -474,17 +487,23 @@ class Placer:
             self._autoscaler.trigger(decision.pool)
         elif key in committed.waiting:
             queue.done(key)  # it has its place; the hand-over brings it back
-        elif self._waits_for_bind(pool, decision):
+        elif _publishes_less(pool, decision):
             queue.park(key)
         else:
             waited = queue.done(key, agrees=key in committed.reported and _agrees(pool, decision))
             if waited is not None and decision.target and (newly or has_grown(decision)):
                 self._metrics.placed(self._clock() - waited.since, waited.attempts)
+
+    def _tell(
+        self, pool: PoolState, decision: Decision, committed: Committed, *, newly: bool
+    ) -> None:
+        """Send the Events of a decision that was written."""
+        key = decision.vpod
         if (reported := committed.reported.get(key)) is not None:
             newly = newly or key in self._untold
             self._vpod_events.decided(pool, reported, newly=newly)
             self._untold.pop(key, None)
-        elif error is not None and newly and key in pool.vpods:
+        elif key in committed.failed and newly and key in pool.vpods:
             self._untold[key] = decision.pool
 
     def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
@@ -499,13 +518,6 @@ class Placer:
             key, explanation, why=why, generation=decision.decided_version[1], error=error or ""
         )
 
-    def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
-        """Whether a part is unpublished because its pod is not bound yet. The watch event of the
-        bind then activates the queue.
-        """
-        vpod = pool.vpods.get(decision.vpod)
-        return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
-
     def _count_refusal(self, explanation: Explanation) -> None:
         if explanation.reason is ConflictReason.LEDGER_TOO_LARGE:
             self._metrics.refused(str(explanation.reason))
@@ -514,6 +526,14 @@ class Placer:
 def _is_placers(owner: object) -> bool:
     """Whether a reservation is of a batch of the placer's, and not of a bind."""
     return isinstance(owner, tuple) and owner[0] == PLACER
+
+
+def _publishes_less(pool: PoolState, decision: Decision) -> bool:
+    """Whether the vpod publishes fewer vreplicas than have a place. Usually a pod is not bound yet:
+    its watch event activates the queue.
+    """
+    vpod = pool.vpods.get(decision.vpod)
+    return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
 
 
 def _agrees(pool: PoolState, decision: Decision) -> bool:
@@ -525,12 +545,6 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
     if vpod is None or vpod.placements != decision.target:
         return False
     for name, claim in pool.claims_of(key).items():
-        known = pool.pods[name]
-        if (
-            claim.ledger != claim.status
-            and known.bound
-            and known.pod is not None
-            and not known.pod.assumed
-        ):
+        if claim.ledger != claim.status and pool.pods[name].certainly_bound:
             return False
     return True

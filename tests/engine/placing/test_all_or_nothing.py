@@ -4,13 +4,14 @@ import random
 
 import pytest
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE
 from extender.engine.scaling.scale_down import ordinals_to_close
 from extender.engine.scaling.size import plan_scale
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import Scaling, ScalingMode, VPod
 from tests.support.builders import POOL, Scene, a_node
+from tests.support.placing import place
 
 
 def decided(scene: Scene, name: str = "a") -> Decision:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from extender.engine.placing.burst import WORK_MAX, best_of, may_fit_better, result_of
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile_document import profile_from
 from tests.support.builders import Scene
+from tests.support.placing import place
 
 OWNER = "test"
 WEIGHTS = {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}

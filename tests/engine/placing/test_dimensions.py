@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import plan_moves
@@ -16,6 +15,7 @@ from extender.model.ledger import Share
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 CAPACITIES = (("cpu", 4), ("memory", 10))
 HUNGRY, LARGE = (("cpu", 2),), (("memory", 5),)

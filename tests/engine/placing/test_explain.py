@@ -3,9 +3,9 @@
 import pytest
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
-from extender.engine.placing.plan import place
 from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 
 def test_all_placed():

@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.grow import grow_by_plugins
 from extender.engine.placing.pick import best_of_all
-from extender.engine.placing.plan import place
 from extender.engine.placing.replace_all import replace_all
 from extender.engine.placing.select import refusals, spread_of
 from extender.engine.policy.framework import Scope, Weighted
@@ -28,6 +27,7 @@ from extender.engine.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
 from extender.whatif.trial import Trial
 from tests.engine.policy.shapes import Shape, profiles, shapes, spreading_profiles
 from tests.support.builders import Scene, a_node, a_vpod
+from tests.support.placing import place
 
 
 def grown(

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.engine.placing.refused import AT_MOST, NO_SLOTS
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits, can_place
@@ -16,6 +15,7 @@ from extender.model.moves import Move, MoveReason
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import bind_ledger_of
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 OWN_PROFILES = ["default", "ha", "pack", "spread"]
 """Those that follow Knative's rules place as Knative does, and keep the limit, too."""

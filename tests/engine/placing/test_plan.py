@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.placing.plan import place, release_all
+from extender.engine.placing.plan import release_all
 from extender.engine.policy.profile import DEFAULT_PROFILE
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE, SPREAD_PROFILE
@@ -13,6 +13,7 @@ from extender.model.moves import Move, MoveReason
 from extender.model.objects import LabelSelector
 from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
+from tests.support.placing import place
 
 
 def target(scene: Scene, name: str = "a", **options) -> dict[int, int]:

@@ -4,11 +4,12 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.model.ledger import Share
 from extender.model.objects import VPod, ordinal_of, placement_order
 from tests.support import worlds
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.placing import place
 from tests.support.worlds import Naive, World
 
 TIGHT = settings(max_examples=30, deadline=None)

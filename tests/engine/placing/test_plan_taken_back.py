@@ -5,9 +5,10 @@ publishes (DESIGN 5.1).
 import pytest
 
 from extender.engine.placing.explain import Step
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.model.moves import MoveReason
 from tests.support.builders import Scene
+from tests.support.placing import place
 
 KEY = "tenant/a"
 

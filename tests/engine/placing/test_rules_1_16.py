@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
 from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
@@ -15,6 +15,7 @@ from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResource
 from extender.engine.policy.spreading import ZoneSpread
 from extender.model.moves import Move, MoveReason
 from tests.support.builders import Scene, a_node
+from tests.support.placing import place
 
 LOWEST_FIRST = Profile(
     name="lowest-first",

@@ -2,10 +2,10 @@
 incarnation brings back.
 """
 
-from extender.engine.placing.plan import place
 from extender.model.ledger import Share, ledger_slots
 from extender.node.bind_ledger import ledger_of_ordinal
 from tests.support.builders import Scene
+from tests.support.placing import place
 
 
 def test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_ledger_back():

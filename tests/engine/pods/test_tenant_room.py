@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.engine.pods.claims import ENTRY_BYTES_MAX, entry_bytes
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
@@ -32,6 +31,7 @@ from extender.whatif.candidates import candidates_of
 from extender.whatif.overview import Overview
 from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
+from tests.support.placing import place
 from tests.support.worlds import Naive, World
 
 AFRESH = Profile(

@@ -10,7 +10,6 @@ import pytest
 
 from extender.engine.placing.explain import Step
 from extender.engine.placing.grow import grow_by_plugins
-from extender.engine.placing.plan import place
 from extender.engine.placing.select import better_place, refusals, shrink
 from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Scope, Weighted, scope_of
 from extender.engine.policy.guard import PROBLEM_CHARS_MAX, PluginFailed, guarded_filter
@@ -23,6 +22,7 @@ from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
+from tests.support.placing import place
 
 Answer = Callable[[Any, Any], Any]
 

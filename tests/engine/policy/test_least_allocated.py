@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.rebalance.move_plan import Limits
@@ -18,6 +17,7 @@ from extender.model.ledger import Share
 from extender.model.moves import MoveReason
 from extender.whatif.settling import commit
 from tests.support.builders import Scene
+from tests.support.placing import place
 
 CAPACITIES: Amounts = (("cpu", 100), ("memory", 1000))
 

@@ -7,7 +7,6 @@ import random
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.draft import without_one
 from extender.engine.rebalance.move_plan import Limits
@@ -23,6 +22,7 @@ from extender.model.objects import ordinal_of
 from tests.engine.scaling.plans import closed_by_autoscaler
 from tests.support import worlds
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.placing import place
 from tests.support.worlds import Naive, World
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.admission import Wanted, admitted_within
 from extender.engine.state.patience import Patience
 from extender.model.reasons import ConflictReason
 from extender.model.tenancy import Preemption, Tenancy
 from tests.support.builders import Scene, a_pool
+from tests.support.placing import place
 
 LOW, HIGH = 10, 1000
 

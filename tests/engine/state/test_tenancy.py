@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.tenancy import TenantUse
 from extender.model.objects import LabelSelector, Scaling, ScalingMode
 from extender.model.tenancy import Preemption, Tenancy, VReplicaQuota
 from tests.support.builders import POOL, Scene, a_pool, a_vpod
+from tests.support.placing import place
 
 MANY = 2**31 - 1
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.placing.plan import place
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.service.binding.binder import BindRefused
 from extender.service.binding.pod_binder import PodBinder
 from tests.support.builders import NS, POOL
+from tests.support.placing import place
 from tests.support.service import World
 
 pytestmark = pytest.mark.looptime

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
-from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.placing.plan import Decision, release_all
 from extender.engine.rebalance.relocation import relocate
 from extender.kube.api import VPODS, ApiError
 from extender.model.ledger import Share
@@ -31,6 +31,7 @@ from tests.service.placing.test_committer import (
 )
 from tests.support.builders import NS, POOL, a_vpod
 from tests.support.clock import Clock
+from tests.support.placing import place
 from tests.support.service import TENANT, World, a_world, lost
 
 pytestmark = pytest.mark.looptime

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.plan import place
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import Profile, Ties
@@ -20,6 +19,7 @@ from extender.whatif.recording.player import Changes, Player
 from extender.whatif.trial import object_changed
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.notebook import Notebook
+from tests.support.placing import place
 from tests.support.worlds import World, ordinals, pods, vpod_names, vpods, worlds
 
 
