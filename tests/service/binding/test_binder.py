@@ -1,11 +1,13 @@
 """Binding adapter pods: what is written, what is refused, and that nothing is left behind."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.spreading import ZoneSpread
+from extender.kube import api as kube_api
 from extender.kube.api import (
     ADAPTERPOOLS,
     PODS,
@@ -168,6 +170,28 @@ async def test_a_bind_that_must_not_be_is_refused_and_leaves_nothing(situation, 
     assert not any(pod.assumed for pod in world.caches.pods.list())
     await world.sync()
     assert world.digest() == (await a_fresh_look(world)).digest()
+
+
+async def test_a_refused_bind_names_all_its_reasons():
+    world = await World.create()
+    await world.node("small-9", slots=5)
+    cordon = {"spec": {"unschedulable": True}}
+    await world.cluster.patch(kube_api.NODES, "", "small-9", cordon, patch_type=PatchType.MERGE)
+    uid = await a_pending_pod(world)
+    with pytest.raises(BindRefused) as raised:
+        await world.pod_binder().bind(NS, "dispatcher-0", uid, "small-9")
+    assert str(raised.value) == "NodeSlotsExceeded: also NodeUnschedulable"
+
+
+async def test_a_pod_that_is_made_anew_within_one_watch_event_leaves_no_reservation():
+    world = await World.create()
+    await world.vpod("a", 3)
+    uid = await a_pending_pod(world)
+    binder, pod = world.binder(), world.caches.pods.get(f"{NS}/dispatcher-0")
+    assert pod is not None
+    assert binder.assume(pod, "node-1").bind_ledger.added
+    world.caches.pods.replace([replace(pod, uid="another", resource_version="9999")], "9999")
+    assert uid not in {owner[1] for owner, _ in world.caches.state.pool(POOL).owners()}
 
 
 async def a_fresh_look(world: World) -> World:

@@ -658,6 +658,17 @@ async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
     assert await world.published() == {0: 1, 1: 1}
 
 
+async def test_under_knatives_rules_more_pods_raise_even_the_target_of_a_vpod_that_wants_none():
+    world = await a_world(0, minPodsPerVPod=2, minPods=2, profile="knative")
+    async with world.serving():
+        await world.vpod("a", 0)
+        await placed(world)
+        assert await world.published() == {0: 1}
+        await world.pods(1)
+        await until(world.placed, 2, timeout_s=5)
+    assert await world.published() == {0: 1, 1: 1}
+
+
 async def test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt():
     """A status arrives, its answer does not; then all shall be as the old status, which the watch
     still shows, says.
