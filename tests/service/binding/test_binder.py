@@ -24,7 +24,7 @@ from extender.kube.api import (
 from extender.model import decode, names
 from extender.model.reasons import ConflictReason
 from extender.node.candidates import Candidates
-from extender.service.binding.binder import BindRefused, SchedulerVReplicaBinder
+from extender.service.binding.binder import BindRefused, SchedulerVReplicaBinder, bind_owner
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL
@@ -191,7 +191,7 @@ async def test_a_pod_that_is_made_anew_within_one_watch_event_leaves_no_reservat
     assert pod is not None
     assert binder.assume(pod, "node-1").bind_ledger.added
     world.caches.pods.replace([replace(pod, uid="another", resource_version="9999")], "9999")
-    assert uid not in {owner[1] for owner, _ in world.caches.state.pool(POOL).owners()}
+    assert bind_owner(uid) not in {owner for owner, _ in world.caches.state.pool(POOL).owners()}
 
 
 async def a_fresh_look(world: World) -> World:
