@@ -316,9 +316,9 @@ class PodClaims:
         return ""
 
     def _left_of(self, amounts: Amounts, claim: Claim | None) -> Iterator[tuple[str, int, int]]:
-        """(dimension, what one vreplica takes, what is left beside other claims), for each dimension
-        that is asked for. A dimension that the pool does not have has nothing left: vpods that ask
-        for it wait (``AdapterPool.misfit``).
+        """Yield (dimension, what one vreplica takes, what is left beside other claims) for each
+        dimension that is asked for. A dimension that the pool does not have has nothing left: vpods
+        that ask for it wait (``AdapterPool.misfit``).
         """
         if not amounts:
             return

@@ -50,8 +50,8 @@ class ExtenderVerbs:
     """Each verb returns (body, status for the metrics).
 
     A dedicated kube-scheduler asks about every pod that names it. For a pod that is no adapter
-    (``is_adapter``), filter passes every node, prioritize scores all nodes alike, preempt accepts every proposal that
-    has victims, and bind binds the pod and adds nothing.
+    (``is_adapter``), filter passes every node, prioritize scores all nodes alike, preempt accepts
+    every proposal that has victims, and bind binds the pod and adds nothing.
 
     An adapter pod of a pool that another installation serves (``pools.namespaces``) is refused
     everywhere. Bound from here, it would carry no ledger, and its slots would not be counted.

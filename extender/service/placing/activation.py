@@ -238,8 +238,7 @@ class Activation:
 
 def _only_status(old: VPod, new: VPod) -> bool:
     """Whether the change may be this service's own status write: at most the status differs, and it
-    is about the present generation. The generation covers the fields of the spec that are not
-    compared here. (Callers' vpods have none.)
+    is about the present generation. The generation covers fields that are not compared here.
     """
     return (
         old.uid,

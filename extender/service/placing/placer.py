@@ -247,8 +247,8 @@ class Placer:
             lambda vpods: self._release(owner, pool, vpods),
             ages={one.vpod: queue.age(one.vpod) for one in decisions},
         )
-        # Nothing is reserved now. The first order has been reported (``on_decided``). Another one is
-        # decided again: what is reported follows from the state without the orders that were tried.
+        # Nothing is reserved now. The first order has been reported (``on_decided``). Another one
+        # is decided again: what is reported follows from the state without the orders tried.
         if found is decisions:
             return self._reserve(owner, decisions)
         return self._reserve(owner, (self._decide_and_report(pool.key, one.vpod) for one in found))
@@ -451,8 +451,8 @@ class Placer:
     def _settle(
         self, decision: Decision, committed: Committed, started: float, *, newly: bool
     ) -> None:
-        """Count and remember a decision that was committed, put its vpod where the queue should have
-        it, and tell the vpod's users.
+        """Count and remember a decision that was committed, put its vpod where the queue should
+        have it, and tell the vpod's users.
         """
         error = committed.failed.get(decision.vpod)
         pool = self._caches.state.pool(decision.pool)

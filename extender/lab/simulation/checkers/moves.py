@@ -291,8 +291,8 @@ class MoveChecker(Checker):
             )
 
     def _is_partial(self, vpod: VPod) -> bool:
-        """Return whether the status may lack a part of what was decided, because the ledger of a pod
-        was not written (seed 590001701).
+        """Return whether the status may lack a part of what was decided, because the ledger of a
+        pod was not written (seed 590001701).
         """
         since = self._clock() - WRITE_S
         return any(
