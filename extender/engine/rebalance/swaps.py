@@ -64,9 +64,11 @@ def find_swap(
             ordinal = pool.pods[found[1]].ordinal if found is not None else None
             if found is None or ordinal is None:
                 return None
-            pod = pool.by_ordinal[ordinal]
+            among &= ~(1 << ordinal)
+            pod, missing = pool.by_ordinal[ordinal], room.missing(vpod, ordinal)
+            if not missing or not draft.open_to(1 << ordinal, vpod.key):
+                continue  # its ledger is full: one vreplica less makes no room (seed 590002711)
             gained = gain(pool, vpod, placed, found, pool.profile)
-            missing = room.missing(vpod, ordinal)
             there = (movable(key) for key in draft.still_on(pod) if key != vpod.key)
             enough = [
                 one
@@ -77,7 +79,6 @@ def find_swap(
                 to = _other_place(pool, draft, one, pod, gained)
                 if to is not None:
                     return Swap(one, pod, to, found[0])
-            among &= ~(1 << ordinal)
     except PluginFailed:
         pass
     return None

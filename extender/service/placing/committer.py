@@ -458,7 +458,9 @@ class Committer:
     def _publishable_ledgers(self, decision: Decision) -> tuple[dict[str, int], list[str]]:
         """Return two things: pod name -> vreplicas of the vpod in a ledger that a status may rely
         on; and the names of the pods whose ledger would let the status publish more, and is not
-        confirmed by a recent reply. A pod without a node, or one that has finished, has none in its ledger.
+        confirmed by a recent reply.
+
+        A pod without a node, or one that has finished, has none in its ledger.
         """
         pool, target = self._caches.state.pool(decision.pool), decision.target
         confirmed: dict[str, int] = {}

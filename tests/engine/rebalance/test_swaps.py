@@ -5,6 +5,8 @@ makes way first.
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.least_allocated import LeastAllocated
 from extender.engine.policy.profiles import SPREAD_PROFILE
@@ -107,3 +109,22 @@ def test_nothing_makes_way_in_its_cool_down_or_for_a_budget_of_one():
 
 def test_a_vpod_that_is_well_placed_moves_nobody():
     assert plan(single_and_filler(), "tenant/single", "tenant/filler") == []
+
+
+@pytest.mark.parametrize(("name_chars", "slots"), [(250, 400), (250, 240), (3, 240)])
+def test_nothing_makes_way_on_a_pod_whose_ledger_is_full(name_chars: int, slots: int):
+    """Seed 590002711: one vreplica after the other left it, and the ledger stayed full. If only its
+    slots are taken, one of them makes room.
+    """
+    scene = Scene(slots=slots, replicas=3, max_pods=3)
+    for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "b")):
+        scene.node(a_node(name, zone=zone))
+    scene.pool.set_profile(SPREAD_PROFILE)
+    crowd = [f"{number:0{name_chars}}" for number in range(240)]
+    scene.pod(0, {V: Share(1, 1)}, node="n0", ready=True)
+    scene.pod(1, {V: Share(1, 1)}, node="n1", ready=True)
+    scene.pod(2, {f"tenant/{name}": Share(1, 1) for name in crowd}, node="n2", ready=True)
+    scene.vpod("v", 2, {0: 1, 1: 1})
+    for name in crowd:
+        scene.vpod(name, 1, {2: 1})
+    assert bool(plan(scene, V)) == (name_chars == 3)
