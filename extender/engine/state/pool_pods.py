@@ -313,14 +313,15 @@ class PoolPods:
 
         Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next
         pod may be bound soon (I2). For ordinals that the StatefulSet has, the last ledger is
-        kept for that bind, however late, and only marked as settled.
+        kept for that bind, however late, and only marked as settled. So it is for an ordinal whose
+        next pod is there already, since that watch may be behind for longer (seed 590003167).
         """
         held = [pod for pod in self.unbound.values() if pod.last_ledger]
         self._gone_since = {pod.name: self._gone_since.get(pod.name, now) for pod in held}
         for pod in held:
             if now - self._gone_since[pod.name] < HOLD_S:
                 continue
-            if self.is_member(pod):
+            if self.is_member(pod) or pod.pod is not None:
                 pod.last_ledger_settled = True
             else:
                 self.forget_last_ledger(pod.name)

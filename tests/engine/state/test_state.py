@@ -175,6 +175,13 @@ class TestWhatTheLastIncarnationCarried:
         scene.stateful_set(3).state.expire(200.0)
         assert scene.pool.pods["dispatcher-2"].last_ledger == {"tenant/a": Share(2)}
 
+    def test_it_is_kept_as_long_as_the_next_pod_waits_where_that_view_stays_behind(self):
+        """Seed 590003167."""
+        scene = Scene(replicas=1).pod(2, {"tenant/a": 2}).no_pod(2).pod(2, {}, uid="next", node="")
+        for now in (100.0, 120.0, 500.0):
+            scene.state.expire(now)
+        assert scene.pool.pods["dispatcher-2"].last_ledger == {"tenant/a": Share(2)}
+
     def test_a_pool_that_is_gone_is_forgotten_with_what_its_pods_held(self):
         scene = Scene(replicas=1).pod(0, {"tenant/a": 2}).no_pod(0)
         scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
