@@ -3,6 +3,7 @@ cool-down by its mover's clock.
 """
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -100,6 +101,21 @@ async def test_what_was_moved_before_a_write_that_got_no_answer_counts_for_nobod
         move(scene, LONG_S, 3, vpod=f"v{number}")
         lost += 1
     assert broken(scene) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "ago_s", "excused"), [("a-1", 1.0, True), ("a-1", 60.0, False), ("a-9", 1.0, False)]
+)
+@in_virtual_time
+async def test_moves_whose_ledger_was_written_late_may_be_of_an_earlier_period(
+    name: str, ago_s: float, excused: bool
+):
+    """Seed 590003235."""
+    failed = {name: LONG_S - ago_s}
+    scene = await pool_that_moves(failed_at=lambda _actor, _kind, pod: failed.get(pod, -inf))
+    for number in range(3):
+        move(scene, LONG_S, 3, vpod=f"v{number}")
+    assert (broken(scene) == []) is excused
 
 
 @in_virtual_time

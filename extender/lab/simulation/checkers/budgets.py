@@ -182,6 +182,12 @@ class Budgets:
         if periods.unsure != self._unsure():
             # After a write without an answer, the leader may not know what it has spent.
             periods = self._periods[key] = _Periods(unsure=self._unsure())
+        since = self._clock() - WRITE_S
+        if any(self._failed_at(actor, "pods", move.to_pod) >= since for move in moves):
+            # Ledgers were written late. So nobody knows in which period the moves were decided, nor
+            # when the next one began (seed 590003235).
+            self._periods[key] = _Periods(unsure=self._unsure())
+            return []
         at_once: dict[float, int] = {}
         for move in moves:
             at = self._decided_at(pool, move, vpod)
