@@ -225,7 +225,7 @@ class Ours:
         """
         plan, before = plan_scale(self.pool), self.pool.closed
         assert plan is not None
-        waits = None if plan.limited else waits_for_closed(self.pool)
+        waits = None if plan.cannot_grow else waits_for_closed(self.pool)
         if waits is not None and waits[1]:
             self.pool.set_closed(0)
         else:

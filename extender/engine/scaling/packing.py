@@ -411,17 +411,13 @@ def will_be_bound(pod: PodClaims) -> bool:
     """Whether the ordinal's pod is still to be bound and will then take work. While its binding is
     under way, it takes none yet. One that terminates on a node that is Ready is soon made anew.
     """
-    return not (pod.draining or (_is_bound(pod) and not _restarts(pod)))
+    return not (pod.draining or (pod.certainly_bound and not _restarts(pod)))
 
 
 def _restarts(known: PodClaims) -> bool:
     pod, node = known.pod, known.node
     terminates = pod is not None and pod.deleting and node is not None and node.ready
     return terminates and not (known.abandoned or known.condemned)
-
-
-def _is_bound(known: PodClaims) -> bool:
-    return known.certainly_bound
 
 
 def to_replace(state: PoolState) -> frozenset[str]:
@@ -441,7 +437,9 @@ def to_replace(state: PoolState) -> frozenset[str]:
     ]
     if not state.abandoned:
         return frozenset(draining)
-    lost = [pod for pod in state.members() if pod.abandoned and _is_bound(pod) and not pod.draining]
+    lost = [
+        pod for pod in state.members() if pod.abandoned and pod.certainly_bound and not pod.draining
+    ]
     with_node = [pod.name for pod in lost if pod.node is not None and not pod.node.ready]
     alone = [pod.name for pod in lost if pod.node is None or pod.node.ready]
     serving = sum(1 for pod in state.members() if pod.serving and not pod.leaving)

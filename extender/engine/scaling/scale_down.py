@@ -66,12 +66,14 @@ def advised_count(
     state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone
 ) -> int:
     """The pods that others should give to a pool that they size. It is lower than now only if what
-    is placed above finds room below.
+    is placed above finds room below. With Knative's formulas it is their number, whatever is placed
+    above, unless a tenant's ledgers are full.
     """
     pool, stateful_set, count = state.adapter_pool, state.stateful_set, plan.unlimited
     if pool is None or stateful_set is None:
         return count
-    if count < stateful_set.replicas and state.profile.rules.scale_by_need:
+    by_need = state.profile.rules.scale_by_need or state.tenant_room.crowded
+    if count < stateful_set.replicas and by_need:
         count = lasting_count(state, _enough(state, pool, stateful_set, count, allows), allows)
     return count if pool.max_pods is None else min(count, pool.max_pods)
 
@@ -156,7 +158,8 @@ def waits_for_closed(
     certain if the open pods have no room for the vpod. If not, the vpod may just not have been
     decided yet, or the profile may refuse the room.
     """
-    there = state.closed & state.schedulable & ~state.tenant_room.full(state.by_ordinal)
+    there = state.closed & ~state.in_doubt & state.schedulable
+    there &= ~state.tenant_room.full(state.by_ordinal)
     closed = _most_free(state, there)
     if not closed:
         return None

@@ -159,6 +159,8 @@ def _pods_by_need(
 ) -> tuple[int, bool]:
     """As ``_by_need``, within what can be needed (``_sane``)."""
     needed, unschedulable = _by_need(state, pool, replicas, expected, allows)
+    if needed <= replicas:
+        return needed, unschedulable
     return min(needed, max(_sane(state, pool, expected, allows), replicas)), unschedulable
 
 

@@ -41,6 +41,7 @@ from extender.kube.api import (
     OutcomeUnknown,
     PatchType,
 )
+from extender.model.bucket import Bucket
 from extender.model.ledger import Share, share_of
 from extender.model.objects import NO_PLACEMENTS, AdapterPod, VPod, object_key
 from extender.service.placing.batch import Batch, Committed
@@ -184,6 +185,11 @@ class Committer:
                     self._unreported_moves.remember(decision, published)
             self.hand_overs.commit_ended(pool, batch.decisions, batch.waiting)
         return batch
+
+    def forget(self, bucket: Bucket) -> None:
+        """Forget what only counts if no other replica has led a bucket's pools meanwhile."""
+        self.hand_overs.forget(bucket)
+        self._unreported_moves.forget(bucket)
 
     def forget_gone(self) -> None:
         """Forget unreported moves of vpods that are gone and have nothing in any ledger."""
@@ -351,6 +357,9 @@ class Committer:
             # would silently undo what somebody else, perhaps another leader, has published since
             # (I4).
             batch.stale.add(key)
+            return
+        if decision.target.keys() - self._caches.state.pool(decision.pool).claims_of(key).keys():
+            batch.failed[key] = "what was reserved for it has expired"
             return
         if vpod is None:
             # A vpod that changed its pool still has to report in its new pool why it left.

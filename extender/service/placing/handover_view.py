@@ -7,6 +7,7 @@ from typing import NamedTuple
 from extender.engine.placing.handover import Adapter, Adapters
 from extender.engine.state.pool_state import PoolState
 from extender.model.assignment import decode_acknowledged, decode_assignment
+from extender.model.bucket import Bucket
 from extender.model.objects import AdapterPod, Handoff
 from extender.service.watching.caches import Caches
 
@@ -72,6 +73,16 @@ class HandOverViews:
         if vpods != self._left_out.get(pod.key, frozenset()):
             self._left_out[pod.key] = vpods
             self._adapters.pop(pod.key, None)
+
+    def forget_left_out(self, bucket: Bucket) -> None:
+        """Forget whose assignments are full, in the pools of a bucket: another replica has written
+        them meanwhile.
+        """
+        for key in list(self._left_out):
+            pod = self._caches.pods.latest(key)
+            if pod is None or bucket.has(pod.pool):
+                del self._left_out[key]
+                self._adapters.pop(key, None)
 
     def forget(self, pod: AdapterPod) -> None:
         """The pod is gone."""

@@ -20,7 +20,7 @@ Vpods of callers of ``POST /v1/schedule`` are not handed over: their callers pub
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.engine.placing import handover as rules
@@ -85,7 +85,8 @@ class _HandOver:
     """Whether that time has passed, which was reported."""
     taken_back_at: float | None = None
     """When it was taken back. For some time after that, the vpod does not leave draining pods."""
-    reason: MoveReason | None = None
+    reasons: dict[str, MoveReason] = field(default_factory=dict)
+    """Pod -> why its vreplicas leave it."""
     timer: asyncio.TimerHandle | None = None
     partly_written: bool = False
     """Whether its last commit had to leave something for later."""
@@ -163,7 +164,7 @@ class HandOvers:
         hand_over, state = self._hand_overs.get((pool, vpod)), self._caches.state.pools.get(pool)
         if hand_over is None or hand_over.taken_back_at is None:
             return 0.0
-        if state is None or state.adapter_pool is None:
+        if state is None or state.adapter_pool is None or self.views.handoff(pool) is None:
             return 0.0
         pause_s: float = state.adapter_pool.move_cooldown_s
         on = (state.pods[name] for name in state.claims_of(vpod))
@@ -208,7 +209,7 @@ class HandOvers:
             hand_over.prepare_until = self._clock() + view.handoff.prepare_timeout_s
         hand_over.gaining |= gaining
         if decision.moves:
-            hand_over.reason = decision.moves[0].reason
+            hand_over.reasons |= {move.from_pod: move.reason for move in decision.moves}
 
     def withhold(self, decision: Decision) -> Mapping[str, int]:
         """Return what of a decision may not be published yet: pod name -> vreplicas. If it is
@@ -294,7 +295,7 @@ class HandOvers:
             elif hand_over is not None:
                 hand_over.partly_written = False
                 hand_over.prepare_until = None
-                hand_over.reason, hand_over.gaining = None, frozenset()
+                hand_over.reasons, hand_over.gaining = {}, frozenset()
                 hand_over.wait_to_serve(None)
                 self._arm(pool, vpod, hand_over)
 
@@ -315,7 +316,7 @@ class HandOvers:
         def drain() -> ShareInstruction | None:
             if not self._check_taken_over(view, vpod):
                 return None
-            reason = hand_over.reason if hand_over is not None else None
+            reason = hand_over.reasons.get(pod.name) if hand_over is not None else None
             if reason is None and (known := view.state.pods.get(pod.name)) is not None:
                 reason = known.why_leaving  # another leader may have begun the move
             return ShareInstruction(
@@ -343,16 +344,10 @@ class HandOvers:
         if view.handoff.mode is HandoffMode.EXCLUSIVE:
             return True
         hand_over = self._hand_overs.get((view.state.key, vpod))
-        # Pods that the move does not concern are not waited for. If another leader has begun it,
-        # nobody knows which ones these are: then those that are down are left out.
-        gaining = hand_over.gaining if hand_over is not None else frozenset()
-        gaining = gaining and gaining | self.indexed.taking_over(view.state, vpod)
-        late = [
-            name
-            for name in rules.unserving(view.state, vpod, view.adapters)
-            if name != beside and (name in gaining if gaining else view.state.pods[name].serving)
-        ]
-        if not (late or self.indexed.behind(view.state, vpod)):
+        late = [name for name in self._late_to_serve(view, vpod) if name != beside]
+        if not late:
+            late = list(self.indexed.behind(view.state, vpod))
+        if not late:
             if hand_over is not None and hand_over.serve_until is not None:
                 began = hand_over.serve_until - view.handoff.prepare_timeout_s
                 self._metrics.handover_duration.labels(SERVE).observe(self._clock() - began)
@@ -366,9 +361,21 @@ class HandOvers:
             return False
         if not hand_over.late_to_serve:
             hand_over.late_to_serve = True
-            late = late or list(rules.published_on(view.state, vpod))
             self._report(view.state, vpod, SERVE, late)
         return True
+
+    def _late_to_serve(self, view: HandOverView, vpod: str) -> list[str]:
+        """Names of the pods that are to serve the vpod by its hand-over, and do not yet."""
+        hand_over = self._hand_overs.get((view.state.key, vpod))
+        # Pods that the move does not concern are not waited for. If another leader has begun it,
+        # nobody knows which ones these are: then those that are down are left out.
+        gaining = hand_over.gaining if hand_over is not None else frozenset()
+        gaining = gaining and gaining | self.indexed.taking_over(view.state, vpod)
+        return [
+            name
+            for name in rules.unserving(view.state, vpod, view.adapters)
+            if (name in gaining if gaining else view.state.pods[name].serving)
+        ]
 
     def _led_for(self, pool: str, until: float) -> float:
         """``until``, but at least a whole time-out after this replica began to lead: nobody could
@@ -399,7 +406,7 @@ class HandOvers:
             found += [_wait(pod, "get ready", since_s, handoff.prepare_timeout_s) for pod in late]
         elif hand_over.serve_until is not None:
             since_s = clock - hand_over.serve_until + handoff.prepare_timeout_s
-            late = rules.unserving(state, vpod, adapters)
+            late = self._late_to_serve(view, vpod) or list(self.indexed.behind(state, vpod))
             found += [_wait(pod, "serve", since_s, handoff.prepare_timeout_s) for pod in late]
         for pod, left_s in rules.unreleased(state, vpod, adapters, self._now()).items():
             since_s = handoff.drain_timeout_s - left_s
@@ -415,9 +422,9 @@ class HandOvers:
     # -- what brings a vpod back -------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self.views.forget(old)
         if new is None:
-            if old is not None:
-                self.views.forget(old)
             return
         if not self._hand_overs or (old is not None and handover_facts(old) == handover_facts(new)):
             return
@@ -477,6 +484,7 @@ class HandOvers:
         """Forget the pools of a bucket that this replica does not lead."""
         for pool, vpod in [key for key in self._hand_overs if bucket.has(key[0])]:
             self._drop(pool, vpod)
+        self.views.forget_left_out(bucket)
 
     def _report(self, state: PoolState, vpod: str, step: str, pods: list[str]) -> None:
         self._metrics.handover_timeouts.labels(step).inc()
@@ -486,8 +494,9 @@ class HandOvers:
 
 
 def handover_facts(pod: AdapterPod) -> tuple[object, ...]:
-    """What of a pod a hand-over depends on."""
-    return pod.uid, pod.assignment_text, pod.acknowledged_text, pod.ready, pod.deleting
+    """What the pod itself tells of a hand-over. Its node counts, too."""
+    told = pod.assignment_text, pod.acknowledged_text
+    return pod.uid, *told, pod.ready, pod.deleting, pod.finished, pod.assumed
 
 
 def _wait(pod: str, what: str, since_s: float, limit_s: float) -> str:

@@ -23,10 +23,10 @@ from extender.kube.api import (
     OutcomeUnknown,
     PatchType,
 )
-from extender.model.amounts import NO_AMOUNTS
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.decode import pod_from
 from extender.model.errors import LedgerTooLarge
-from extender.model.ledger import Share
+from extender.model.ledger import Ledger, Share
 from extender.model.names import ASSIGNMENT_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
@@ -96,20 +96,9 @@ class LedgerWriter:
             else ledger_of(pool, pod, slots, state.placements_from_former_pool(pod.pool, pod.name))
         )
         capacities = pool.capacities if pool is not None else NO_AMOUNTS
-        try:
-            patch = ledger_patch(pod, merged(ledger, change), slots, capacities)
-        except (LedgerTooLarge, OverflowError) as error:
-            if isinstance(error, LedgerTooLarge):
-                self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
-            # Unchanged shares are written only to confirm the ledger. They must not fail together
-            # with shares that do not fit, because they may be the ones that have to leave first.
-            unchanged = {key: share for key, share in change.items() if ledger.get(key) == share}
-            batch.fall_short(
-                {key: share for key, share in change.items() if key not in unchanged}, str(error)
-            )
-            if not unchanged:
-                return
-            change, patch = unchanged, ledger_patch(pod, ledger, slots, capacities)
+        change, patch = self._patch(batch, pod, ledger, change, slots, capacities)
+        if not change:
+            return
         if pod.name in batch.assignment_at_check:
             patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))
         text = written_text(patch)
@@ -132,6 +121,36 @@ class LedgerWriter:
                 # The write may still be under way. While the ledger has the text that the write
                 # compares with, no reply proves that the text will stay.
                 self.ledger_confirmations.late(pod.uid, pod.ledger_text)
+
+    def _patch(
+        self,
+        batch: Batch,
+        pod: AdapterPod,
+        ledger: Ledger,
+        change: Mapping[str, Share],
+        slots: int,
+        capacities: Amounts,
+    ) -> tuple[Mapping[str, Share], list[Obj]]:
+        """What is written of a change, and the patch for that. What does not fit is recorded in
+        ``batch``.
+
+        Unchanged shares are written only to confirm the ledger. They must not fail together with
+        shares that do not fit, because they may be the ones that have to leave first.
+        """
+        unchanged = {key: share for key, share in change.items() if ledger.get(key) == share}
+        for written in (change, unchanged):
+            if not written:
+                break
+            try:
+                return written, ledger_patch(pod, merged(ledger, written), slots, capacities)
+            except (LedgerTooLarge, OverflowError) as error:
+                # Even unchanged shares may not fit: the statuses that name a pod without a readable
+                # ledger may say more than it can hold.
+                if isinstance(error, LedgerTooLarge):
+                    self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
+                failed = change.keys() - unchanged.keys() if written is change else unchanged.keys()
+                batch.fall_short({key: change[key] for key in failed}, str(error))
+        return {}, []
 
     async def _failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError

@@ -431,7 +431,7 @@ class Placer:
         vpods that wait for adapters. Ledgers and statuses show by now what was written.
         """
         self.external_vpods.forget(bucket)
-        self._hand_overs.forget(bucket)
+        self._committer.forget(bucket)
         self._untold = {key: pool for key, pool in self._untold.items() if not bucket.has(pool)}
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for owner, key in pool.owners():

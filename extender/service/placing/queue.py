@@ -113,6 +113,8 @@ class VPodQueue:
         """These in their order, the next one last. Like ``_ordered``, it may have keys that are not
         active any more.
         """
+        self._outranked = False
+        """Whether a vpod of a higher priority than those in the round has come."""
         self._had_turn: set[str] = set()
         """Tenants, in this round."""
         self._backoff: list[tuple[float, str]] = []
@@ -260,7 +262,7 @@ class VPodQueue:
         """Take up to ``keys_max`` keys from active."""
         batch: list[str] = []
         while len(batch) < keys_max and self._any_active:
-            if not (self._round and self._waiting.keys() <= self._had_turn):
+            if self._outranked or not (self._round and self._waiting.keys() <= self._had_turn):
                 self._give_turns()
             while self._round and len(batch) < keys_max:
                 key = self._round.pop()
@@ -271,10 +273,12 @@ class VPodQueue:
 
     def _give_turns(self) -> None:
         """Let the tenants that have had no turn join the round, or begin the next one. Only vpods
-        of the highest priority have turns.
+        of the highest priority have turns. If that is higher than the priority of those in the
+        round, all tenants may join.
         """
-        if not self._round:
+        if not self._round or self._outranked:
             self._had_turn.clear()
+        self._outranked = False
         heads = {tenant: self._rank(self._order_of(tenant)[-1])[0] for tenant in self._waiting}
         highest = max(heads.values(), default=0)
         joining = [
@@ -323,9 +327,11 @@ class VPodQueue:
             return
         tenant = tenant_of(key)
         self._waiting.setdefault(tenant, {}).setdefault(key)
-        ordered = self._ordered.get(tenant)
-        if ordered and self._rank(key)[0] > self._rank(ordered[-1])[0]:
+        priority, ordered = self._rank(key)[0], self._ordered.get(tenant)
+        if ordered and priority > self._rank(ordered[-1])[0]:
             del self._ordered[tenant]  # it comes before all of these
+        if self._round and priority > self._rank(self._round[-1])[0]:
+            self._outranked = True
 
     def _unset_active(self, key: str) -> None:
         tenant = tenant_of(key)

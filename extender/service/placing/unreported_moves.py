@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from extender.engine.placing.explain import Reasoning, Step, added
 from extender.engine.placing.plan import Decision
+from extender.model.bucket import Bucket
 from extender.model.moves import Move
 
 MOVES_MAX: Final = 100
@@ -21,6 +22,7 @@ MOVES_MAX: Final = 100
 
 
 class _Unreported(NamedTuple):
+    pool: str
     moves: tuple[Move, ...]
     published: Mapping[str, int]
     """Pod name -> vreplicas, when the first of the moves was decided; more, if the vpod had grown
@@ -48,7 +50,7 @@ class UnreportedMoves:
         if decision.moves:
             known = self._moves.get(decision.vpod)
             if known is None or not known.is_of(decision):
-                known = _Unreported((), dict(published), decision.decided_version[0])
+                known = _Unreported(decision.pool, (), dict(published), decision.decided_version[0])
             before = dict(known.published)
             for name in {move.from_pod for move in decision.moves} & published.keys():
                 before[name] = max(before.get(name, 0), published[name])
@@ -59,6 +61,10 @@ class UnreportedMoves:
     def keep(self, there: Callable[[str], bool]) -> None:
         """Forget vpods for which ``there`` is false: nobody needs the reasons."""
         self._moves = {key: moves for key, moves in self._moves.items() if there(key)}
+
+    def forget(self, bucket: Bucket) -> None:
+        """Forget the pools of a bucket that another replica has led: it has published since."""
+        self._moves = {key: one for key, one in self._moves.items() if not bucket.has(one.pool)}
 
     def added_to(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
         """The decision, with the unreported reasons of earlier decisions added.
@@ -119,11 +125,9 @@ def _not_explained(
     explained: list[Move] = []
     # The newest first: an older one may have been undone, and its vreplicas moved elsewhere.
     for move in reversed(list(moves)):
-        # Also moves off a pod that an earlier decision chose and a later one took back.
-        count = min(move.vreplicas, left[move.from_pod]) if move.from_pod in stored else 0
         if move.from_pod not in stored:
-            explained.append(move)
-        elif count > 0:
+            explained.append(move)  # off a pod that one decision chose and a later one took back
+        elif (count := min(move.vreplicas, left[move.from_pod])) > 0:
             left[move.from_pod] -= count
             explained.append(replace(move, vreplicas=count))
     yield from reversed(explained)

@@ -27,7 +27,7 @@ from typing import Final
 
 from extender.kube.api import PODS, ApiError, Obj, PatchType
 from extender.kube.events import EventRecorder, ObjectReference
-from extender.kube.fence import NotLeading, PoolApi
+from extender.kube.fence import PoolApi
 from extender.model.assignment import (
     NEVER_ACKNOWLEDGED,
     decode_acknowledged,
@@ -165,7 +165,7 @@ class AdapterLeases:
             await self._fenced(pod.pool).patch(
                 PODS, pod.namespace, pod.name, _patch(pod, expired), patch_type=PatchType.JSON
             )
-        except (ApiError, NotLeading) as error:
+        except ApiError as error:
             # Most often the adapter has renewed its lease just now.
             log.debug("lease of pod %s: %s", pod.key, error)
 

@@ -24,7 +24,7 @@ from typing import Final
 
 from extender.kube.api import PODS, ApiError, NotFound, Obj, PatchType
 from extender.kube.events import EventRecorder, ObjectReference
-from extender.kube.fence import NotLeading, PoolApi
+from extender.kube.fence import PoolApi
 from extender.kube.ratelimit import Backoff
 from extender.model.assignment import (
     Assignment,
@@ -116,8 +116,10 @@ class AssignmentWriter:
             self._add(pool, [f"{namespace}/{name}" for name in state.claims_of(vpod)])
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        if new is not None and (old is None or old.handoff != new.handoff):
-            self._add(new.key, self._pods_of(new.key))
+        pool = new or old
+        told_before = old.handoff if old is not None else None
+        if pool is not None and told_before != (new.handoff if new is not None else None):
+            self._add(pool.key, self._pods_of(pool.key))
 
     def _pods_of(self, pool: str) -> list[str]:
         state = self._caches.state.pools.get(pool)
@@ -179,7 +181,7 @@ class AssignmentWriter:
                 self._note_epochs_of(written)
         except NotFound:
             pass
-        except (ApiError, NotLeading) as error:
+        except ApiError as error:
             # Most often the ledger has changed, and the newest pod is on its way here. Or this
             # replica does not lead at this moment: if that lasts, the loop ends (seed 260861382).
             log.debug("assignment of pod %s: %s", key, error)
@@ -216,7 +218,10 @@ class AssignmentWriter:
         if after is not whole:
             if left_out:
                 self._report(pod, len(left_out))
-            if before is not None and after.shares == before.shares:
+            if before is not None and (after.shares, after.lease_s) == (
+                before.shares,
+                before.lease_s,
+            ):
                 return []
         self._hand_overs.exclusive.asked(pod, before, after)
         self._hand_overs.indexed.asked(pod, after)

@@ -178,6 +178,8 @@ class ClosedOrdinals:
             removable(state),
             uid=state.stateful_set.uid,
             version=state.stateful_set.resource_version,
+            # No time for the watch to show a write that comes at the last moment: the caches have
+            # caught up with what had been written by then, and no ledger depends on it.
             until=self._clock() + UNDER_WAY_S,
         )
         self._set(state, state.closed & ~state.in_doubt)

@@ -116,7 +116,8 @@ class Descheduler:
         """Examine the bucket's pools until cancelled."""
         try:
             for look in itertools.count():
-                for key in [key for key in self._caches.state.pools if bucket.has(key)]:
+                pools = {*self._caches.state.pools, *self._conditions}
+                for key in sorted(key for key in pools if bucket.has(key)):
                     await self._look(key, others=look % LOOKS_OF_OTHERS == 0)
                 await asyncio.sleep(LOOK_S)
         finally:

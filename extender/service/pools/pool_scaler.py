@@ -269,6 +269,10 @@ class PoolScaler:
         scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         if wanted <= scale.replicas:
             return  # the cached StatefulSet lags behind an earlier scale-up
+        again = self._view()
+        if again is None or not again.pool.writes_replicas or again.plan.wanted < wanted:
+            self._look_at = now() + RETRY_S  # the pool has changed while the scale was read
+            return
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
         if to_replace(view.state):
@@ -310,7 +314,7 @@ class PoolScaler:
         if count >= scale.replicas:
             return
         self.desired = count
-        if not view.pool.writes_replicas:
+        if not again.pool.writes_replicas:
             # Others may follow this advice even after it has changed.
             self.draining.may_still_shrink(scale, count)
             return

@@ -135,7 +135,8 @@ class Rollouts:
         try:
             while True:
                 changed.clear()
-                for key in [key for key in self._caches.state.pools if bucket.has(key)]:
+                known = {*self._caches.state.pools, *self._paces, *self._handing_over}
+                for key in sorted(key for key in known if bucket.has(key)):
                     await self._look(key)
                 try:
                     async with asyncio.timeout(LOOK_S):
@@ -169,13 +170,13 @@ class Rollouts:
         if not pool.rolls_out:
             self._forget(key)
             return
-        now = asyncio.get_running_loop().time()
-        pace = self._paces.setdefault(key, _Pace(now))
+        clock = asyncio.get_running_loop().time
+        pace = self._paces.setdefault(key, _Pace(clock()))
         step = self._with_room(state, next_step(state, self._now()))
         for pod in (*step.again, *step.mark):
             await self._mark(pod)
         for replaced in step.evict:
-            if now >= pace.next_at:
+            if clock() >= pace.next_at:
                 await self._evict(pool, replaced, pace)
         if not step.evict:
             pace.refused = None

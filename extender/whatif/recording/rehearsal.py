@@ -235,7 +235,7 @@ class Rehearsal:
     def _open(self, pool: PoolState, plan: ScalePlan) -> None:
         if not pool.closed:
             return
-        waits = None if plan.limited else waits_for_closed(pool, self._allows(pool.key))
+        waits = None if plan.cannot_grow else waits_for_closed(pool, self._allows(pool.key))
         keep = still_closed(pool, plan) if waits is None else 0
         if keep != pool.closed:
             pool.set_closed(keep)
