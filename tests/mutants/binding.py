@@ -94,8 +94,8 @@ BINDING = (
     Mutant(
         "revert leaves the reservations",
         _BINDER,
-        "self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.added)",
-        "return",
+        "for key in assumed.bind_ledger.added:\n            self._caches.state.release",
+        "for key in ():\n            self._caches.state.release",
         "lost revert: slots promised to nobody",
         (f"{_TEST}test_a_binding_that_the_api_server_refuses_is_undone_exactly",),
     ),

@@ -49,7 +49,7 @@ EVICTIONS = (
     Mutant(
         "the surge counts slots alone",
         "extender/engine/scaling/size.py",
-        "missing_vreplicas(state, pool, allows, packing.going)",
+        "missing_vreplicas(state, pool, allows, packing.going, packing.above)",
         "missing_vreplicas(state, pool, allows)",
         "a pod is marked before another one can take what it carries, and its time runs out",
         (f"{_STEPS}test_the_surge_comes_before_a_pod_hands_over_what_fits_nowhere",),

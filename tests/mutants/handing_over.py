@@ -250,7 +250,8 @@ HANDING_OVER = (
     Mutant(
         "a move whose new adapter never gets ready is never taken back",
         _HAND_OVERS,
-        "if self._clock() + TIMER_RESOLUTION_S < self._led_for(pool, hand_over.prepare_until):",
+        "if self._clock() + TIMER_RESOLUTION_S"
+        " < self._with_whole_timeout(pool, hand_over.prepare_until):",
         "if hand_over.prepare_until:",
         "liveness: its slots would be held for ever, and nobody told",
         (f"{_MOVES}test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told",),
@@ -258,8 +259,8 @@ HANDING_OVER = (
     Mutant(
         "what waits for adapters is not reserved",
         _COMMITTER,
-        "unsettled = key in batch.unknown or key in batch.waiting",
-        "unsettled = key in batch.unknown",
+        "if not (in_doubt or key in batch.unknown or key in batch.waiting):",
+        "if not (in_doubt or key in batch.unknown):",
         "I4: the vpod would be decided from its status, and its move forgotten",
         (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),
     ),
@@ -396,7 +397,7 @@ HANDING_OVER = (
     Mutant(
         "pods that a move does not concern are waited for",
         _HAND_OVERS,
-        "and (name in gaining if gaining else view.state.pods[name].serving)",
+        "if (name in gaining if gaining else view.state.pods[name].serving)",
         "",
         "moves wait for the time-out, and name a pod that has done nothing wrong",
         (f"{_MOVES}test_a_pod_that_the_move_does_not_concern_is_not_waited_for",),

@@ -321,7 +321,7 @@ POOL_STATE = (
     Mutant(
         "a dimension is not looked at",
         _CLAIMS,
-        "free = min(free, (left // dict(amounts)[name] - kept) * weight)",
+        "free = min(free, (left // amount - kept) * weight)",
         "pass",
         "I1: a pod gets more than it has of memory, say",
         (
@@ -651,7 +651,7 @@ SCALE_DOWN = (
     Mutant(
         "an unanswered scale-down is forgotten",
         _SCALER,
-        "            self.draining.may_still_shrink(scale, replicas)\n",
+        "            self.closed.may_still_shrink(scale, replicas)\n",
         "",
         "late write: it removes what was placed there meanwhile",
         (
@@ -698,7 +698,7 @@ SCALE_DOWN = (
     Mutant(
         "what is closed in doubt is removed",
         _SCALER,
-        "if not (self.draining.only_in_doubt or view.plan.external):",
+        "if not (self.closed.only_in_doubt or view.plan.external):",
         "if not view.plan.external:",
         "each failover would shrink pools before their period",
         (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),
@@ -714,7 +714,7 @@ SCALE_DOWN = (
     Mutant(
         "pods that advice has left out take vreplicas at once",
         _SCALER,
-        "self.draining.may_still_shrink(scale, count)\n            return",
+        "self.closed.may_still_shrink(scale, count)\n            return",
         "return",
         "whoever follows the advice may remove them a moment later, with what is on them",
         (f"{_MODES}test_pods_that_old_advice_may_still_remove_take_nothing_new",),

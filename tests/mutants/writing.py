@@ -69,9 +69,8 @@ COMMITTER = (
     Mutant(
         "a write in doubt is released",
         _COMMITTER,
-        "                unsettled = key in batch.unknown or key in batch.waiting\n"
-        "                if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):\n",
-        "                unsettled = key in batch.waiting\n                if not unsettled:\n",
+        "if not (in_doubt or key in batch.unknown or key in batch.waiting):",
+        "if not (key in batch.waiting):",
         "it may have arrived: its slots would be promised again",
         (f"{_TEST}test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires",),
     ),
@@ -567,8 +566,8 @@ LOOPS = (
     Mutant(
         "a pod whose binding is under way is no room",
         "extender/engine/scaling/packing.py",
-        "known.pod is not None and not known.pod.assumed",
-        "known.pod is not None",
+        "return not (pod.draining or (pod.certainly_bound and not _restarts(pod)))",
+        "return not (pod.draining or (pod.bound and not _restarts(pod)))",
         "a pool gets one pod too many whenever the autoscaler looks during a binding",
         (
             "tests/engine/scaling/test_scaling.py::"
@@ -588,8 +587,8 @@ LOOPS = (
     Mutant(
         "a failure gives up what a status in doubt may publish",
         _COMMITTER,
-        "if not (self.status_doubts.take_over_doubt(owner, key) or unsettled):",
-        "if not unsettled:",
+        "if not (in_doubt or key in batch.unknown or key in batch.waiting):",
+        "if not (key in batch.unknown or key in batch.waiting):",
         "I1 in bytes, or slots (seed 9001469): others get the room of what is published",
         (f"{_ORDER}test_a_later_failure_does_not_give_up_what_a_status_in_doubt_may_publish",),
     ),

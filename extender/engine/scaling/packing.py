@@ -428,7 +428,7 @@ def to_replace(state: PoolState) -> frozenset[str]:
     is none for another pod. Abandoned pods on nodes that are not Ready are all replaced, since a
     new pod goes to another node. Of those on Ready nodes, one more is replaced than there are pods
     that serve. If adapters do not become Ready at all, that one extra pod shows it, and further
-    pods would only be lost too.
+    pods would only fail, too.
     """
     draining = [
         pod.name
@@ -437,10 +437,10 @@ def to_replace(state: PoolState) -> frozenset[str]:
     ]
     if not state.abandoned:
         return frozenset(draining)
-    lost = [
+    abandoned = [
         pod for pod in state.members() if pod.abandoned and pod.certainly_bound and not pod.draining
     ]
-    with_node = [pod.name for pod in lost if pod.node is not None and not pod.node.ready]
-    alone = [pod.name for pod in lost if pod.node is None or pod.node.ready]
+    with_node = [pod.name for pod in abandoned if pod.node is not None and not pod.node.ready]
+    alone = [pod.name for pod in abandoned if pod.node is None or pod.node.ready]
     serving = sum(1 for pod in state.members() if pod.serving and not pod.leaving)
     return frozenset({*draining, *with_node, *alone[: serving + 1]})

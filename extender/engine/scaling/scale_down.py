@@ -175,7 +175,7 @@ def waits_for_closed(
 
 
 def _to_leave(state: PoolState) -> Iterator[str]:
-    """Keys of vpods on pods that are drained, abandoned or condemned; maybe more than once."""
+    """Keys of vpods on pods that are draining, abandoned or condemned; maybe more than once."""
     for pod in state.pods.values():
         if pod.leaving:
             yield from (key for key, claim in pod.claims.items() if claim.decided.vreplicas)

@@ -157,11 +157,11 @@ def _pods_by_need(
     expected: int,
     allows: Callable[[VPod], bool],
 ) -> tuple[int, bool]:
-    """As ``_by_need``, within what can be needed (``_sane``)."""
+    """As ``_by_need``, within what can be needed (``_most_needed``)."""
     needed, unschedulable = _by_need(state, pool, replicas, expected, allows)
     if needed <= replicas:
         return needed, unschedulable
-    return min(needed, max(_sane(state, pool, expected, allows), replicas)), unschedulable
+    return min(needed, max(_most_needed(state, pool, expected, allows), replicas)), unschedulable
 
 
 def _pods_without(
@@ -209,21 +209,21 @@ def _gangs_without_room(
     return frozenset(together.keys() - set(fitting))
 
 
-def _sane(
+def _most_needed(
     state: PoolState, pool: AdapterPool, expected: int, allows: Callable[[VPod], bool]
 ) -> int:
-    """An upper limit of the pods that can be needed, however many seem to be lost.
+    """An upper limit of the pods that can be needed, however many seem to have failed.
 
     First fit fills all pods but one at least by half, if slots and dimensions count together: what
     opens a new pod fits into no other, because of one of them. A zone rule may want one more in
     each zone, and a vpod with ``maxPerPod`` as many as it needs for itself. Each of these may be
-    lost, and need one replacement. So may each pod that is drained, abandoned or condemned, has
-    fewer slots than a new one (slotsPerPod was raised), or has no bytes left in its ledger for a
-    tenant. The last kind does not grow with the pods that seem lost, since what fills a ledger is
-    placed.
+    unusable, and need one replacement. So may each pod that is draining, abandoned or condemned,
+    has fewer slots than a new one (slotsPerPod was raised), or has no bytes left in its ledger for
+    a tenant. The last kind does not grow with the pods that seem to fail, since what fills a ledger
+    is placed.
 
-    The limit is for the case that our view of the nodes is behind. Then healthy pods seem lost, and
-    so would those that replace them. A pool without maxPods would grow without end, ten times a
+    The limit is for the case that our view of the nodes is behind. Then healthy pods seem to fail,
+    and so would those that replace them. A pool without maxPods would grow without end, ten times a
     second.
     """
     zones = len(state.hosting.known_in)

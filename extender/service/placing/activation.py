@@ -57,14 +57,14 @@ class Activation:
         if (
             old is not None
             and (new is None or new.pool != old.pool)
-            and self._queues.serves(old.pool)
+            and self._queues.leads(old.pool)
         ):
             self._queues.of(old.pool).forget(old.key)
             left = self._caches.state.pools.get(old.pool)
             if left is not None and (left.claims_of(old.key) or left.tenancy is not None):
                 self._queues.add(old.pool, old.key)
             self._queues.activate(old.pool)
-        if new is None or not self._queues.serves(new.pool):
+        if new is None or not self._queues.leads(new.pool):
             return
         if old is None or not _only_status(old, new):
             self._queues.add(new.pool, new.key)
@@ -79,7 +79,7 @@ class Activation:
         if pod is None or (old is not None and new is not None and _pods_alike(old, new)):
             return
         pool = self._caches.state.pools.get(pod.pool)
-        if pool is None or not self._queues.serves(pod.pool):
+        if pool is None or not self._queues.leads(pod.pool):
             return
         queue = self._queues.of(pod.pool)
         known = pool.pods.get(pod.name)
@@ -124,7 +124,7 @@ class Activation:
         state = self._caches.state
         here = {pod.pool for pod in state.pods_on_node.get(name, {}).values()}
         for pool in list(state.pools.values()):
-            if not self._queues.serves(pool.key):
+            if not self._queues.leads(pool.key):
                 continue
             if pool.key in here or pool.profile.filters:
                 self._queues.activate(pool.key)
@@ -151,7 +151,7 @@ class Activation:
             self._minimum.pop(pool.key, None)
         index = self._caches.state.stateful_set_index
         for key in sorted({pool.key, *index.naming_the_same(old, new)}):
-            if self._queues.serves(key):
+            if self._queues.leads(key):
                 self.add_all(key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
@@ -196,7 +196,7 @@ class Activation:
                 or selector.matches(before) == selector.matches(after)
             ):
                 continue
-            if not self._queues.serves(key):
+            if not self._queues.leads(key):
                 continue
             for vpod in pool.vpods.values():
                 if vpod.namespace == changed.name:
@@ -211,7 +211,7 @@ class Activation:
 
     def admitted(self, pool: str, vpod: str) -> None:
         """A pool admits more or fewer vreplicas of a vpod than before."""
-        if self._queues.serves(pool):
+        if self._queues.leads(pool):
             self._queues.add(pool, vpod)
 
     def _look_at_admitted(self, pool: str) -> None:
@@ -219,13 +219,13 @@ class Activation:
         vpods.
         """
         state = self._caches.state.pools.get(pool)
-        if state is not None and self._queues.serves(pool):
+        if state is not None and self._queues.leads(pool):
             state.settle()
 
     def add_all(self, pool: str) -> None:
         """Queue every vpod of a pool, and every other key that has a claim there."""
         state = self._caches.state.pools.get(pool)
-        if state is not None and self._queues.serves(pool):
+        if state is not None and self._queues.leads(pool):
             for key in sorted({*state.vpods, *state.claims_by_vpod}):
                 self._queues.add(pool, key)
 

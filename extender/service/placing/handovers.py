@@ -51,7 +51,7 @@ PREPARE, SERVE, DRAIN = "prepare", "serve", "drain"
 """The steps that wait for adapters."""
 
 
-OnChange = Callable[[str, str], None]
+ForVPod = Callable[[str, str], None]
 """Called with a pool and a vpod."""
 
 
@@ -121,8 +121,8 @@ class HandOvers:
         self._vpod_events = vpod_events
         self._leads_since = leads_since
         self._metrics = metrics
-        self.decide: OnChange = _ignore
-        self.request_assignment: OnChange = _ignore
+        self.decide: ForVPod = _ignore
+        self.request_assignment: ForVPod = _ignore
         self._hand_overs: dict[tuple[str, str], _HandOver] = {}
         """By pool and vpod."""
         self._ended_drains: OrderedDict[tuple[str, str, str], str] = OrderedDict()
@@ -179,7 +179,9 @@ class HandOvers:
         hand_over = self._hand_overs.get((pool, vpod))
         if hand_over is None or hand_over.prepare_until is None:
             return []
-        if self._clock() + TIMER_RESOLUTION_S < self._led_for(pool, hand_over.prepare_until):
+        if self._clock() + TIMER_RESOLUTION_S < self._with_whole_timeout(
+            pool, hand_over.prepare_until
+        ):
             return []
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
@@ -356,7 +358,7 @@ class HandOvers:
         hand_over = self._hand_overs.setdefault((view.state.key, vpod), _HandOver())
         if hand_over.serve_until is None:
             hand_over.wait_to_serve(self._clock() + view.handoff.prepare_timeout_s)
-        until = self._led_for(view.state.key, hand_over.serve_until or 0.0)
+        until = self._with_whole_timeout(view.state.key, hand_over.serve_until or 0.0)
         if self._clock() + TIMER_RESOLUTION_S < until:
             return False
         if not hand_over.late_to_serve:
@@ -377,7 +379,7 @@ class HandOvers:
             if (name in gaining if gaining else view.state.pods[name].serving)
         ]
 
-    def _led_for(self, pool: str, until: float) -> float:
+    def _with_whole_timeout(self, pool: str, until: float) -> float:
         """``until``, but at least a whole time-out after this replica began to lead: nobody could
         tell adapters anything before.
         """
@@ -449,7 +451,7 @@ class HandOvers:
         clock, state = self._clock(), self._caches.state.pools.get(pool)
         times = [
             *(
-                self._led_for(pool, at)
+                self._with_whole_timeout(pool, at)
                 for at in (hand_over.prepare_until, hand_over.serve_until)
                 if at is not None
             ),

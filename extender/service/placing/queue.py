@@ -412,7 +412,7 @@ class VPodQueues:
         for pool in [pool for pool in self._queues if bucket.has(pool)]:
             del self._queues[pool]
 
-    def serves(self, pool: str) -> bool:
+    def leads(self, pool: str) -> bool:
         """Whether this replica leads the pool, and so has a queue for it."""
         return any(bucket.has(pool) for bucket in self._led)
 
@@ -436,7 +436,7 @@ class VPodQueues:
     def _led_queue(self, pool: str) -> VPodQueue | None:
         """The queue of a pool, perhaps a new one. None if the pool is not led here."""
         queue = self._queues.get(pool)
-        if queue is None and self.serves(pool):
+        if queue is None and self.leads(pool):
             queue = self._queues[pool] = self._new(pool, self.incoming)
             self.changed.set()
         return queue

@@ -155,7 +155,7 @@ class Autoscaler:
     def _version_changed(self, stateful_set: StatefulSet) -> None:
         """A newer version of a StatefulSet may show that no scale-down is still under way."""
         for key, known in self._pools.items():
-            pool = self._caches.pools.get(key) if known.draining.doubts else None
+            pool = self._caches.pools.get(key) if known.closed.doubts else None
             if pool is not None and pool.stateful_set_key == stateful_set.key:
                 self.trigger(key)
 
@@ -201,7 +201,7 @@ class Autoscaler:
         finally:
             self._led.remove(bucket)
             for key in [key for key in self._pools if bucket.has(key)]:
-                self._pools.pop(key).draining.open_all()
+                self._pools.pop(key).closed.open_all()
                 self._running.discard(key)
 
     async def _sleep(self, bucket: Bucket) -> None:

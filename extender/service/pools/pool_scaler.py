@@ -109,7 +109,7 @@ class PoolScaler:
         has grown again.
         """
         self._regrown = 0
-        """How often the pool was made smaller and had to grow again for the same needs
+        """How often the pool was made smaller and had to grow again for the same slots
         (``_regrown_for``).
         """
         self._regrown_for: tuple[int, int] | None = None
@@ -120,10 +120,10 @@ class PoolScaler:
         """The needs when somebody else's number was first seen."""
         self.writes = ReplicaWrites()
         self.limited_at = 0
-        """Pods that are needed if maxPods allows fewer; otherwise 0."""
+        """Pods that are needed, if the pool may not have so many; otherwise 0."""
         self.desired: int | None = None
         """Pods that the pool should have now (status.desiredPods); None while that is unknown."""
-        self.draining = ClosedOrdinals(
+        self.closed = ClosedOrdinals(
             key,
             context.caches,
             clock=now,
@@ -204,7 +204,7 @@ class PoolScaler:
             period_s = view.pool.scale_down_period_s * self.writes.patience
             self._down_at = now() + period_s * self._jitter()
         self._mark_limited(view.plan)
-        again_at = self.draining.reopen(
+        again_at = self.closed.reopen(
             view.state, view.plan, view.allows, view.pool.scale_down_period_s
         )
         self._look_at = min(self._look_at, again_at)
@@ -220,8 +220,8 @@ class PoolScaler:
             return
         self._grow_from = None
         if due or view.plan.external:
-            self.draining.close(view.state, view.plan, view.allows)
-        if not (self.draining.only_in_doubt or view.plan.external):
+            self.closed.close(view.state, view.plan, view.allows)
+        if not (self.closed.only_in_doubt or view.plan.external):
             await self._scale_down(view)
 
     def _makes_room_first(self, view: _View) -> bool:
@@ -274,18 +274,18 @@ class PoolScaler:
             self._look_at = now() + RETRY_S  # the pool has changed while the scale was read
             return
         await self._write(scale, wanted)
-        needs = (view.plan.expected_slots, view.pool.generation)
+        asked_for = (view.plan.expected_slots, view.pool.generation)
         if to_replace(view.state):
             # It grows for pods that leave, so making it smaller before was right
             # (simulation seed 321000208).
             self._shrunk_for = None
-        elif self._shrunk_for == needs:
+        elif self._shrunk_for == asked_for:
             # Fewer pods had room for all, but not where the profile needs it. Another attempt would
             # move vreplicas for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
-            self.draining.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
-            self._shrunk_for, self._regrown_for = None, needs
-        elif self._regrown_for != needs:
+            self.closed.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
+            self._shrunk_for, self._regrown_for = None, asked_for
+        elif self._regrown_for != asked_for:
             self._regrown = 0
         self._scaled(
             EventReason.SCALED_UP,
@@ -316,10 +316,10 @@ class PoolScaler:
         self.desired = count
         if not again.pool.writes_replicas:
             # Others may follow this advice even after it has changed.
-            self.draining.may_still_shrink(scale, count)
+            self.closed.may_still_shrink(scale, count)
             return
         await self._write(scale, count)
-        self.draining.removed()
+        self.closed.removed()
         self._shrunk_for = (again.plan.expected_slots, again.pool.generation)
         self._scaled(EventReason.SCALED_DOWN, scale.replicas, count, "the others held nothing")
 
@@ -330,7 +330,7 @@ class PoolScaler:
                 scale, replicas, via=self._context.fenced(self.key)
             )
         except OutcomeUnknown:
-            self.draining.may_still_shrink(scale, replicas)
+            self.closed.may_still_shrink(scale, replicas)
             raise
         except ApiError:
             self.writes.refused(replicas)

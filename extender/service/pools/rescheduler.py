@@ -134,13 +134,13 @@ class Rescheduler:
         absences = self._absences.setdefault(state.key, Absences())
         abandoned, due = absences.look(state, _now())
         if abandoned != state.abandoned:
-            lost, back = abandoned - state.abandoned, state.abandoned - abandoned
+            gone, back = abandoned - state.abandoned, state.abandoned - abandoned
             state.set_abandoned(abandoned)
-            self._report(state, lost, back)
+            self._report(state, gone, back)
             self._activate(state.key)
         return due
 
-    def _report(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
+    def _report(self, state: PoolState, gone: frozenset[str], back: frozenset[str]) -> None:
         if back:
             log.info(
                 "pool %s takes back %s",
@@ -149,11 +149,11 @@ class Rescheduler:
                 extra={"pool": state.key},
             )
         pool = state.adapter_pool
-        if not lost or pool is None:
+        if not gone or pool is None:
             return
         note = (
             f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: "
-            f"{first_of(sorted(lost), NAMED_PODS_MAX)}"
+            f"{first_of(sorted(gone), NAMED_PODS_MAX)}"
         )
         log.warning(
             "pool %s: %s",

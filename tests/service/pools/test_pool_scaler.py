@@ -180,7 +180,7 @@ async def test_what_is_closed_for_the_leader_before_is_not_said_to_be_emptied():
     """Nothing empties it. Once somebody does, its pods say so."""
     world = await two_of_three_are_empty()
     state = world.caches.state.pools[POOL]
-    draining = a_scaler(world, alone=False).draining
+    draining = a_scaler(world, alone=False).closed
     assert (state.closed, answers(world)) == (0b111, {IN_DOUBT})
     plan = plan_scale(state)
     assert plan is not None
