@@ -211,7 +211,7 @@ class HandOvers:
             hand_over.prepare_until = self._clock() + view.handoff.prepare_timeout_s
         hand_over.gaining |= gaining
         if decision.moves:
-            hand_over.reasons |= {move.from_pod: move.reason for move in decision.moves}
+            hand_over.reasons |= {one.from_pod: one.reason for one in reversed(decision.moves)}
 
     def withhold(self, decision: Decision) -> Mapping[str, int]:
         """Return what of a decision may not be published yet: pod name -> vreplicas. If it is

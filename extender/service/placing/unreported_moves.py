@@ -55,7 +55,9 @@ class UnreportedMoves:
             for name in {move.from_pod for move in decision.moves} & published.keys():
                 before[name] = max(before.get(name, 0), published[name])
             self._moves[decision.vpod] = known._replace(
-                moves=(*known.moves, *decision.moves)[-MOVES_MAX:], published=before
+                pool=decision.pool,
+                moves=(*known.moves, *decision.moves)[-MOVES_MAX:],
+                published=before,
             )
 
     def keep(self, there: Callable[[str], bool]) -> None:

@@ -176,11 +176,22 @@ class Rollouts:
         for pod in (*step.again, *step.mark):
             await self._mark(pod)
         for replaced in step.evict:
-            if clock() >= pace.next_at:
+            if clock() >= pace.next_at and self._still_evicts(key, replaced):
                 await self._evict(pool, replaced, pace)
         if not step.evict:
             pace.refused = None
         self._tell(pool, step, pace)
+
+    def _still_evicts(self, key: str, replaced: Replaced) -> bool:
+        """Whether the next step, as of now, evicts the pod, too: while another one was evicted, a
+        pod may have failed, or the rollout may have been switched off.
+        """
+        state = self._caches.state.pools.get(key)
+        pool = state.adapter_pool if state is not None else None
+        if state is None or pool is None or not pool.rolls_out:
+            return False
+        uids = {one.pod.uid for one in next_step(state, self._now()).evict}
+        return replaced.pod.uid in uids
 
     def _with_room(self, state: PoolState, step: RolloutStep) -> RolloutStep:
         """The step, or the wait for the pool to grow before more pods are handed over."""

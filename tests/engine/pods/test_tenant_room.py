@@ -19,12 +19,17 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.move_plan import Limits
 from extender.engine.rebalance.moves import Advice, plan_moves
 from extender.engine.rebalance.relocation import relocate
-from extender.engine.scaling.scale_down import ordinals_to_close, waits_for_closed
+from extender.engine.scaling.scale_down import (
+    advised_count,
+    ordinals_to_close,
+    waits_for_closed,
+)
 from extender.engine.scaling.size import anyone, plan_scale
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.model.ledger import Share, encode_ledger
 from extender.model.moves import Move, MoveReason
 from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
+from extender.model.objects import Scaling, ScalingMode
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import bind_ledger_of
 from extender.whatif.candidates import candidates_of
@@ -328,6 +333,20 @@ def test_pods_that_the_bytes_need_are_not_closed(profile):
     plan = plan_scale(scene.pool)
     assert plan is not None
     assert ordinals_to_close(scene.pool, plan) == 0
+
+
+@of_every_profile
+def test_others_are_not_advised_to_remove_pods_that_the_bytes_need(profile):
+    """Knative's formulas advised it, though what is placed above has no room below."""
+    keys = long_names("greedy", SHARE + 20)
+    scaling = Scaling(mode=ScalingMode.EXTERNAL)
+    scene = (
+        a_scene(profile, scaling=scaling)
+        .pod(0, dict.fromkeys(keys[:SHARE], 1))
+        .pod(1, dict.fromkeys(keys[SHARE:], 1))
+    )
+    published(published(scene, keys[:SHARE], 0), keys[SHARE:], 1)
+    assert advised_count(scene.pool, plan_of(scene)) == 2
 
 
 def test_a_closed_pod_without_bytes_is_no_help_to_who_waits():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -18,15 +19,18 @@ from extender.model.assignment import (
     encode_acknowledged,
     encode_assignment,
 )
+from extender.model.bucket import WHOLE
+from extender.model.eviction import Eviction, encode_eviction
 from extender.model.moves import Move, MoveReason
 from extender.model.names import (
     ACKNOWLEDGED_ANNOTATION,
     ASSIGNMENT_ANNOTATION,
+    EVICTING_ANNOTATION,
     UNSCHEDULABLE_ANNOTATION,
 )
-from extender.service.placing.handovers import LOOK_AGAIN_S
+from extender.service.placing.handovers import LOOK_AGAIN_S, HandOvers
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
-from tests.support.builders import NS, POOL
+from tests.support.builders import NS, POOL, a_pod
 from tests.support.evictions import evict, with_webhook
 from tests.support.service import TENANT, World, lost, until
 
@@ -257,6 +261,26 @@ async def test_what_a_vpod_gives_up_is_drained(what: str, intent: str):
         await ledgers(world, {1: 0})
 
 
+async def test_each_pod_that_a_vpod_leaves_for_a_reason_of_its_own_is_told_that_reason():
+    """All of them were told that of the first."""
+    world = await a_world(0, 1)
+    async with adapters(world, 0, 1) as known:
+        async with world.serving():
+            await world.vpod("a", 4)
+            await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        now = world.cluster.server.now()
+        mark = Eviction(now, now, MoveReason.MAINTENANCE, turn_s=now)
+        await world.annotate(1, **{EVICTING_ANNOTATION: encode_eviction(mark, await world.uid(1))})
+        await world.pods(2)
+        known.never = {(0, "Drain"), (1, "Drain")}
+        async with adapters_beside(known, 2), world.serving(seed=2):
+            await until(served(known, KEY, {0: 2, 1: 2, 2: 4}))
+            await asyncio.sleep(2)
+            told = [(await known.assignment(one))["shares"][KEY] for one in (0, 1)]
+            assert [share["intent"] for share in told] == ["Drain", "Maintenance"]
+
+
 async def test_adapters_without_the_contract_are_not_waited_for():
     world = await a_world(0, 1)
     async with world.serving():
@@ -365,6 +389,21 @@ async def test_a_pool_that_loses_its_mode_waits_for_nobody():
         await ledgers(world, {0: 0, 1: 4}, 10)
 
 
+async def test_a_vpod_whose_move_was_taken_back_leaves_at_once_when_its_pool_loses_its_mode():
+    """It stayed on the drained pod for as long as moves rest, though nobody is waited for."""
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 300})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(PREPARE_S + 5)
+        assert service.committer.hand_overs.was_taken_back(POOL, KEY)
+        await world.patch_pool(handoff={"mode": "None"})
+        await ledgers(world, {0: 0, 1: 4}, 10)
+        assert not service.committer.hand_overs.was_taken_back(POOL, KEY)
+
+
 async def test_a_vpod_that_grows_meanwhile_is_served_by_all_its_pods():
     world = await a_world(0, 1)
     async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
@@ -428,6 +467,24 @@ async def test_what_a_hand_over_waits_for_is_told():
                 known.never.remove((pod, state))
             await ledgers(world, {0: 0, 1: 2})
             assert waits(POOL, KEY) == []
+
+
+async def test_a_pod_that_is_down_is_not_named_as_what_a_move_waits_for_that_does_not_concern_it():
+    """Every pod of the vpod that did not serve it was named."""
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.pods(2)
+        known.never = {(2, "Serve")}
+        async with adapters_beside(known, 2):
+            await asyncio.sleep(1)
+            await world.ready(1, ready=False)
+            assert await service.placer.move(POOL, [a_move(2, to=2)]) == [a_move(2, to=2)]
+            await until(was_told(known, (2, KEY, "Serve")))
+            await asyncio.sleep(12)
+            (told,) = service.committer.hand_overs.describe_waits(POOL, KEY)
+            assert told == "waits for the adapter of dispatcher-2 to serve (12 s of 30)"
 
 
 async def test_that_a_hand_over_was_taken_back_is_told():
@@ -752,3 +809,31 @@ async def test_the_next_leader_does_not_wait_for_a_bystander_that_is_down():
             assert await world.events("ServeTimedOut") == []
         next_adapter.cancel()
         move.cancel()
+
+
+# -- what is known only while this replica leads, and while a pod is the same ----------------------
+
+
+def with_a_full_assignment() -> tuple[World, HandOvers, Callable[[], bool]]:
+    """Also whether the pod's adapter is known not to be told of the vpod."""
+    world, pod = World(), a_pod(0, resource_version="1")
+    world.caches.pods.update(pod)
+    hand_overs = world.committer().hand_overs
+    hand_overs.views.leave_out(pod, frozenset({KEY}))
+    return world, hand_overs, lambda: hand_overs.views.adapter(pod).is_left_out(KEY)
+
+
+async def test_what_a_full_assignment_left_out_is_forgotten_once_another_replica_has_led():
+    """It was not waited for, although the other replica had told the adapter of it."""
+    _, hand_overs, is_left_out = with_a_full_assignment()
+    assert is_left_out()
+    hand_overs.forget(WHOLE)
+    assert not is_left_out()
+
+
+async def test_what_a_full_assignment_left_out_is_not_taken_for_that_of_the_ordinals_next_pod():
+    """It was forgotten only if the watch showed the deletion of the last pod by itself."""
+    world, _, is_left_out = with_a_full_assignment()
+    assert is_left_out()
+    world.caches.pods.update(a_pod(0, uid="next", resource_version="2"))
+    assert not is_left_out()

@@ -25,7 +25,7 @@ from extender.service.placing.indexed import IndexedShares
 from extender.service.watching.caches import Caches
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL, a_pod, a_pool, a_vpod
-from tests.support.service import World, until
+from tests.support.service import World, lost, until
 
 pytestmark = pytest.mark.looptime
 KEY = "tenant/a"
@@ -343,6 +343,20 @@ async def test_an_exchanged_index_that_nobody_serves_is_told():
         assert (await known.assignment(0))["shares"][KEY]["indexes"] == "2"
         assert known.indexes == {(0, KEY): {3}, (1, KEY): {0, 1}}  # nobody serves index 2
         assert (await world.conditions("a"))["Available"]["reason"] == "AdapterNotServing"
+
+
+async def test_the_pod_that_is_not_told_of_its_index_in_time_is_named_and_not_those_that_serve():
+    """All pods of the vpod were named, as if their adapters did not serve it."""
+    handoff = {"mode": "Overlap", "identity": "Indexed", "prepareTimeoutSeconds": 20}
+    world = await two_that_exchange_an_index(handoff)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await until(served(known, KEY, {0: 1, 1: 3}))
+        await asyncio.sleep(5)
+        world.api.fail("patch", "pods", name="dispatcher-0", before=lost(), times=1000)
+        await world.set_vreplicas("a", 3)
+        await asyncio.sleep(60)
+        (event,) = await world.events("ServeTimedOut")
+        assert "the adapter of dispatcher-0 did not" in event["note"]
 
 
 @pytest.mark.parametrize("stage", ["Prepare", "Serve", "Drain"])

@@ -23,6 +23,7 @@ from extender.kube.api import (
 from extender.model import names
 from extender.model.bucket import WHOLE
 from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
 from extender.service.app import Service
 from extender.service.placing.placer import Placer
 from extender.service.pools.availability import FEED_PERIOD_S
@@ -481,6 +482,27 @@ async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_aga
     assert pool.decided_of("tenant/b") == {"dispatcher-0": 2}, (
         "what a pod is bound with does not go by who leads"
     )
+
+
+async def test_moves_that_nobody_was_told_of_are_forgotten_once_another_replica_has_led():
+    """What the vpod gave up later was called the move that the other replica had not made."""
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    placer = a_placer(world)
+    world.api.fail("patch", "vpods/status", before=lost())
+    await placer.move(
+        POOL, [Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.POLICY)]
+    )
+    placer.forget(WHOLE)
+    await world.set_vreplicas("a", 1)
+    await world.sync()
+    async with at_work(placer.run()):
+        await until(world.published, {0: 1})
+    text = world.metrics.render().decode()
+    assert 'vreplica_scheduler_moves_total{reason="Policy"} 0.0' in text
 
 
 SCENE_WRITES = 14

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import VPODS, Api, ApiError, Conflict
+from extender.kube.api import ADAPTERPOOLS, VPODS, Api, ApiError, Conflict
 from extender.kube.fence import NotLeading
 from extender.model import assignment as model
 from extender.model.assignment import DRAINS_BYTES, Assignment, encode_assignment
@@ -171,6 +171,17 @@ async def test_the_annotations_go_with_spec_handoff():
         await world.patch_pool(handoff=None)
         await until(lambda: world.annotation(0, ASSIGNMENT_ANNOTATION), None)
         await until(lambda: world.annotation(0, ACKNOWLEDGED_ANNOTATION), None)
+
+
+async def test_the_annotations_go_with_the_adapterpool_without_any_other_change():
+    """They stayed until something else changed about the pods."""
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        await asyncio.sleep(5)
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await until(lambda: world.annotation(0, ASSIGNMENT_ANNOTATION), None)
 
 
 async def test_what_a_pods_template_says_of_acknowledgements_goes_with_the_first_assignment():

@@ -348,3 +348,17 @@ async def test_a_watch_that_is_behind_lets_no_second_pod_go():
     async with bench.running():
         await asyncio.sleep(60)
     assert [name for _, name in bench.evicted] == ["dispatcher-1"]
+
+
+async def test_a_pool_that_is_gone_has_no_condition_any_more():
+    """It was kept until another replica led: only the state's pools were looked at."""
+    bench = Bench()
+    async with bench.running():
+        await asyncio.sleep(1)
+        assert bench.told()[0]
+        for pod in bench.caches.pods.list():
+            bench.caches.pods.delete(pod)
+        bench.caches.pools.delete(a_pool())
+        assert POOL not in bench.caches.state.pools
+        await asyncio.sleep(LOOK_S)
+        assert bench.descheduler.condition(POOL) is None

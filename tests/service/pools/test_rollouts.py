@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import Forbidden, NotFound
+from extender.kube.api import ADAPTERPOOLS, Forbidden, NotFound
 from extender.model.decode import pod_from
 from extender.model.eviction import Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION
 from extender.service.pools.rollouts import STUCK_S
 from tests.service.placing.test_handovers import a_world, moved
 from tests.support.adapters import Adapters
+from tests.support.builders import NS, POOL
 from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
 from tests.support.service import World, lost, until
 
@@ -74,6 +75,26 @@ async def test_two_pods_are_replaced_at_the_same_time_where_maxunavailable_allow
         await until(all_served(known))
         assert controller.down_most <= 2
     assert known.gaps == []
+
+
+async def test_pods_that_may_go_are_evicted_in_one_look_however_long_each_call_takes():
+    """One went a look: after its eviction, the time of the look was before that of the next."""
+    loop_time, sent = asyncio.get_running_loop().time, []
+
+    async def slowly() -> None:
+        sent.append(loop_time())
+        await asyncio.sleep(5)
+
+    async with rolling(handoff={"maxUnavailable": {"pool": 2}}) as (world, controller, _):
+        controller.broken.add("r2")
+        controller.roll_out("r2")
+        await until(has_revision(world, "r1", "r2"))
+        await asyncio.sleep(30)
+        assert controller.deleted == ["dispatcher-2", "dispatcher-1"]
+        world.api.fail("evict", "pods", then=slowly, times=2)
+        controller.roll_out("r3")
+        await until(lambda: len(sent), 2)
+        assert sent[1] - sent[0] == pytest.approx(5, abs=0.01)
 
 
 async def test_only_as_many_pods_are_handed_over_as_have_room_elsewhere():
@@ -214,6 +235,19 @@ async def test_the_next_leader_goes_on_with_the_pod_that_is_marked():
             await until(has_revision(world, "r2"), timeout_s=600)
     assert controller.deleted == ["dispatcher-2", "dispatcher-1", "dispatcher-0"]
     assert known.gaps == []
+
+
+async def test_nothing_is_known_any_more_of_a_pool_that_is_gone():
+    """It stayed until another replica led: only the pools of the state were looked at."""
+    world = await a_world(rollout=HANDED_OVER)
+    async with world.serving() as service:
+        rollouts = service.rollouts
+        await until(lambda: rollouts.condition(POOL))
+        assert (set(rollouts._paces), rollouts._handing_over) == ({POOL}, {POOL})
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await until(lambda: POOL not in service.caches.state.pools)
+        await asyncio.sleep(15)
+        assert (rollouts._paces, rollouts._conditions, rollouts._handing_over) == ({}, {}, set())
 
 
 async def test_without_the_right_to_evict_nothing_is_evicted_and_the_condition_says_how():

@@ -27,6 +27,10 @@ DRAINED_S: Final = 60.0
 SETTLED_S: Final = 5.0
 ROLLED_OUT_PODS_MAX: Final = 8
 """Hours of a large pool would cost minutes."""
+GIVEN_UP_S: Final = 360.0
+"""For so long a rollout waits for a pod that somebody has tried to evict, and tries no more (seed
+590004209).
+"""
 REPLACED_S: Final = 60.0
 """A rollout takes at most this time for each pod, beside the deadline of its hand-over (seed
 93000022: without a surge, each pod of a full pool waits for that).
@@ -93,6 +97,8 @@ class Drains:
         limits = pool_from(world.stored(ADAPTERPOOLS)[NS, pool])
         pods = 1 + len(self._pods_of(pool))
         ends_at = wall_clock() + pods * (deadline_s(limits) + REPLACED_S)
+        if any(eviction_of(pod_from(pod)) is not None for pod in self._pods_of(pool)):
+            ends_at += GIVEN_UP_S
         while not is_rolled_out(world.stored(STATEFULSETS)[NS, pool]):
             if wall_clock() > ends_at:
                 # It waits for a pod that no node takes, for example (seed 91000036).
