@@ -448,4 +448,44 @@ HANDING_OVER = (
             "status",
         ),
     ),
+    Mutant(
+        "a full assignment does not say that its pool has become exclusive",
+        "extender/service/pools/assignments.py",
+        "(after.shares, after.lease_s) == (before.shares, before.lease_s,)",
+        "after.shares == before.shares",
+        "I6: an adapter that is cut off serves on, and others serve, too",
+        (
+            "tests/service/pools/test_assignments.py::"
+            "test_a_pod_whose_assignment_is_full_is_told_that_its_pool_becomes_exclusive",
+        ),
+    ),
+    Mutant(
+        "what a full assignment left out outlives the time of another leader",
+        _HAND_OVERS,
+        "self.views.forget_left_out(bucket)",
+        "pass",
+        "I7: an adapter counts as prepared that has not been told",
+        (
+            f"{_MOVES}test_what_a_full_assignment_left_out_is_forgotten_once_another_replica_has_led",
+        ),
+    ),
+    Mutant(
+        "a reservation that expires during a commit ends the leader's loops",
+        _COMMITTER,
+        "if decision.target.keys() - claims.keys():",
+        "if not key:",
+        "liveness: each of the following leaders ends in the same way",
+        (
+            f"{_MOVES}test_a_move_whose_ledger_is_written_until_its_reservation_expires_is_decided_"
+            "again",
+        ),
+    ),
+    Mutant(
+        "all pods that a vpod leaves are told one reason",
+        _HAND_OVERS,
+        "reason = hand_over.reasons.get(pod.name) if hand_over is not None else None",
+        "reason = next(iter(hand_over.reasons.values()), None) if hand_over is not None else None",
+        "an adapter whose pod goes for good is told that it will be back",
+        (f"{_MOVES}test_each_pod_that_a_vpod_leaves_for_a_reason_of_its_own_is_told_that_reason",),
+    ),
 )

@@ -760,4 +760,70 @@ SCALE_DOWN = (
             "tests/service/pools/test_pool_scaler.py::test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_before",
         ),
     ),
+    Mutant(
+        "what an ordinal's last pod held is forgotten while its next one waits",
+        "extender/engine/state/pool_pods.py",
+        "if self.is_member(pod) or pod.pod is not None:",
+        "if self.is_member(pod):",
+        "I2 (seed 590003167): our view of the StatefulSet is behind for long",
+        (
+            "tests/engine/state/test_state.py::TestWhatTheLastIncarnationCarried::"
+            "test_it_is_kept_as_long_as_the_next_pod_waits_where_that_view_stays_behind",
+        ),
+    ),
+    Mutant(
+        "a vpod with maxPerPod keeps what it has above beside what fits below",
+        "extender/engine/scaling/size.py",
+        "missing_vreplicas(state, pool, allows, packing.going, packing.above)",
+        "missing_vreplicas(state, pool, allows, packing.going)",
+        "moves without end (seed 600000376): a pod is closed, needed and opened again",
+        (
+            "tests/engine/scaling/test_scale_down.py::"
+            "test_a_pod_is_not_closed_if_max_per_pod_needs_it_wherever_its_vpod_stands",
+        ),
+    ),
+    Mutant(
+        "a vreplica makes way on a pod whose ledger is full",
+        "extender/engine/rebalance/swaps.py",
+        "if not missing or not draft.open_to(1 << ordinal, vpod.key):",
+        "if not pod:",
+        "one vreplica after the other moves for nothing (seed 590002711)",
+        (
+            "tests/engine/rebalance/test_swaps.py::"
+            "test_nothing_makes_way_on_a_pod_whose_ledger_is_full",
+        ),
+    ),
+    Mutant(
+        "a vpod is moved off a pod and another of its vreplicas comes there",
+        "extender/engine/rebalance/relocation.py",
+        "for move in _direct(moves):",
+        "for move in moves:",
+        "I4 (seed 590001071): its status names a pod to which nothing has gone",
+        (
+            "tests/engine/rebalance/test_relocation.py::"
+            "test_no_pod_is_left_by_one_vreplica_and_gets_another_of_the_same_vpod",
+        ),
+    ),
+    Mutant(
+        "one of a higher priority waits for the end of its tenant's round",
+        "extender/service/placing/queue.py",
+        "if self._outranked or not (self._round and self._waiting.keys() <= self._had_turn):",
+        "if not (self._round and self._waiting.keys() <= self._had_turn):",
+        "vpods of lower priorities take the last slots",
+        (
+            "tests/service/placing/test_queue.py::TestTenantsTakeTurns::"
+            "test_one_of_higher_priority_does_not_wait_for_the_end_of_its_tenants_round",
+        ),
+    ),
+    Mutant(
+        "a pool is sized by a mode that has ended while its scale was read",
+        _SCALER,
+        "if again is None or not again.pool.writes_replicas or again.plan.wanted < wanted:",
+        "if again is None:",
+        "replicas are written that are others' by now",
+        (
+            "tests/service/pools/test_pool_scaler.py::"
+            "test_a_pool_that_others_size_by_the_time_its_scale_is_read_is_not_scaled",
+        ),
+    ),
 )

@@ -149,7 +149,7 @@ def holds_nothing(pod: PodClaims) -> bool:
 
 
 def waits_for_closed(
-    state: PoolState, allows: Callable[[VPod], bool] = anyone
+    state: PoolState, allows: Callable[[VPod], bool] = anyone, *, in_doubt: int = 0
 ) -> tuple[str, bool] | None:
     """The vpod without a place that has waited longest and has room on a closed pod, and whether it
     is certain that it needs this pod; None if there is no such vpod.
@@ -157,8 +157,10 @@ def waits_for_closed(
     After these come vpods on a pod that they must leave: a closed pod is better for them. It is
     certain if the open pods have no room for the vpod. If not, the vpod may just not have been
     decided yet, or the profile may refuse the room.
+
+    ``in_doubt``: bit set of closed pods that cannot be opened now, even if they are not needed.
     """
-    there = state.closed & ~state.in_doubt & state.schedulable
+    there = state.closed & ~(state.in_doubt | in_doubt) & state.schedulable
     there &= ~state.tenant_room.full(state.by_ordinal)
     closed = _most_free(state, there)
     if not closed:

@@ -358,9 +358,6 @@ class Committer:
             # (I4).
             batch.stale.add(key)
             return
-        if decision.target.keys() - self._caches.state.pool(decision.pool).claims_of(key).keys():
-            batch.failed[key] = "what was reserved for it has expired"
-            return
         if vpod is None:
             # A vpod that changed its pool still has to report in its new pool why it left.
             gone = self._caches.vpods.latest(key) is None
@@ -369,6 +366,10 @@ class Committer:
         write = None
         try:
             async with self._in_flight:
+                claims = self._caches.state.pool(decision.pool).claims_of(key)
+                if decision.target.keys() - claims.keys():
+                    batch.failed.setdefault(key, "what was reserved for it has expired")
+                    return
                 write = self._make_status_write(batch, decision, vpod)
                 if write is None:
                     self._report(batch, decision, vpod.placements)

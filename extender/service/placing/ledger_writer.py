@@ -10,6 +10,7 @@ because of that ledger (I2, ``ledger_confirmations``).
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from extender.kube.api import (
     PODS,
@@ -138,18 +139,20 @@ class LedgerWriter:
         shares that do not fit, because they may be the ones that have to leave first.
         """
         unchanged = {key: share for key, share in change.items() if ledger.get(key) == share}
-        for written in (change, unchanged):
-            if not written:
-                break
-            try:
-                return written, ledger_patch(pod, merged(ledger, written), slots, capacities)
-            except (LedgerTooLarge, OverflowError) as error:
-                # Even unchanged shares may not fit: the statuses that name a pod without a readable
-                # ledger may say more than it can hold.
-                if isinstance(error, LedgerTooLarge):
-                    self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
-                failed = change.keys() - unchanged.keys() if written is change else unchanged.keys()
-                batch.fall_short({key: change[key] for key in failed}, str(error))
+        try:
+            return change, ledger_patch(pod, merged(ledger, change), slots, capacities)
+        except (LedgerTooLarge, OverflowError) as error:
+            if isinstance(error, LedgerTooLarge):
+                self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
+            why = str(error)
+        if len(unchanged) < len(change):
+            others = {key: share for key, share in change.items() if key not in unchanged}
+            batch.fall_short(others, why)
+            with suppress(LedgerTooLarge, OverflowError):
+                return unchanged, ledger_patch(pod, ledger, slots, capacities)
+        # Even unchanged shares may not fit: the statuses that name a pod without a readable ledger
+        # may say more than it can hold.
+        batch.fall_short(unchanged, why)
         return {}, []
 
     async def _failed(

@@ -274,11 +274,12 @@ class VPodQueue:
     def _give_turns(self) -> None:
         """Let the tenants that have had no turn join the round, or begin the next one. Only vpods
         of the highest priority have turns. If that is higher than the priority of those in the
-        round, all tenants may join.
+        round, the round ends.
         """
-        if not self._round or self._outranked:
+        if self._outranked:
+            self._end_round()
+        if not self._round:
             self._had_turn.clear()
-        self._outranked = False
         heads = {tenant: self._rank(self._order_of(tenant)[-1])[0] for tenant in self._waiting}
         highest = max(heads.values(), default=0)
         joining = [
@@ -304,6 +305,19 @@ class VPodQueue:
                 self._waiting[tenant] = self._waiting.pop(tenant)  # others come first the next time
         self._turns |= dict.fromkeys(given)
         self._round = sorted([*reversed(self._round), *given], key=self._place)[::-1]
+
+    def _end_round(self) -> None:
+        """Return those that have their turn to the others of their tenants, before these."""
+        self._outranked = False
+        back: dict[str, dict[str, None]] = {}
+        for key in reversed(self._round):
+            if key in self._turns:
+                back.setdefault(tenant_of(key), {})[key] = None
+        self._turns.clear()
+        self._round.clear()
+        for tenant, keys in back.items():
+            self._waiting[tenant] = keys | self._waiting.get(tenant, {})
+            self._ordered.pop(tenant, None)
 
     def _order_of(self, tenant: str) -> list[str]:
         """The next vpods of a tenant that waits, the next one last."""

@@ -125,7 +125,7 @@ class ClosedOrdinals:
         keep = still_closed(state, plan) & ~self._only_in_doubt
         # Ordinals above maxPods stay closed, whoever waits, because a person set maxPods; and those
         # that others have announced to remove.
-        waits = None if plan.cannot_grow else waits_for_closed(state, allows)
+        waits = None if plan.cannot_grow else waits_for_closed(state, allows, in_doubt=doubtful)
         now = self._clock()
         if waits is None or waits[0] != self._waiting[0]:
             self._waiting = (waits[0] if waits is not None else "", now)

@@ -254,6 +254,15 @@ def test_one_without_room_on_closed_pods_or_without_a_right_to_the_pool_waits_fo
     assert waits_for_closed(scene.pool, lambda vpod: scene.state.selects(POOL, vpod)) is None
 
 
+def test_one_with_room_only_on_a_closed_pod_in_doubt_does_not_wait_for_the_others():
+    """They were opened for it, although it does not fit there."""
+    scene = Scene(slots=5, replicas=3).pods(0, 1, 2).vpod("a", 9, {0: 5, 1: 4})
+    scene.vpod("b", 1, weight=2).pool.set_closed(0b110, in_doubt=0b100)
+    assert waits_for_closed(scene.pool) is None
+    scene.pool.set_closed(0b110)
+    assert waits_for_closed(scene.pool) == ("tenant/b", True)
+
+
 def test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one():
     scene = Scene(slots=5, replicas=3).pods(0, 2).pod(1, {"tenant/a": 1}, unschedulable=True)
     close(scene.vpod("b", 5, {0: 5}).vpod("a", 1, {1: 1}), 2)

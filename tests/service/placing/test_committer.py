@@ -480,6 +480,27 @@ async def test_an_unreadable_ledger_is_replaced_only_as_long_as_it_is_the_one_we
     assert pod["metadata"]["annotations"]["vreplica.dev/placements"] == "something else"
 
 
+@pytest.mark.parametrize("annotation", [None, "not json"], ids=["no ledger", "a spoilt one"])
+async def test_a_ledger_that_cannot_hold_what_statuses_say_of_its_pod_fails_its_vpods(annotation):
+    """Even the unchanged shares were too many, and that error ended the leader's loops."""
+    world = await World.create(slots=1000)
+    await world.pod(
+        0,
+        None,
+        node="node-0",
+        slots=1000,
+        annotations={"vreplica.dev/placements": annotation} if annotation else {},
+    )
+    many = [f"{number:03}" + "x" * 240 for number in range(550)]
+    for name in many:
+        await world.vpod(name, 1, {0: 1})
+    await world.vpod("new", 1)
+    await world.sync()
+    failed = await commit(world, a_decision(many[0], {0: 1}), a_decision("new", {0: 1}))
+    assert set(failed) == {f"tenant/{many[0]}", "tenant/new"}
+    assert world.api.count("patch", "pods") == 0
+
+
 async def test_a_leader_that_reads_of_another_pod_of_the_name_believes_the_old_ledger_no_more():
     world = await World.create()
     await world.pod(0, {"tenant/a": 2}, node="node-0")

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from extender.engine.placing.plan import release_all
-from extender.kube.api import VPODS
+from extender.kube.api import VPODS, ApiError
 from extender.model import assignment as model
 from extender.model.assignment import (
     Acknowledgement,
@@ -225,6 +225,26 @@ async def test_a_move_goes_on_where_a_vpod_is_to_be_on_more_pods_than_there_are(
         assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
         await published(world, {0: 1, 1: 3})
         await ledgers(world, {0: 1, 1: 3})
+
+
+async def test_a_move_whose_ledger_is_written_until_its_reservation_expires_is_decided_again():
+    """What had expired was looked up all the same, and the error ended the leader's loops."""
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            error = ApiError(500, "InternalError", "etcd")
+            written = world.api.pause("patch", "pods", "dispatcher-1", before=error)
+            await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+            await written.reached.wait()
+            await asyncio.sleep(60 + service.committer.hand_overs.longest_s(POOL))
+            assert [*service.caches.state.pools[POOL].claims_of(KEY)] == ["dispatcher-0"]
+            written.go_on.set()
+            await published(world, {1: 2})
+    assert known.gaps == []
 
 
 async def test_an_adapter_that_does_not_let_go_loses_its_share_at_its_deadline():

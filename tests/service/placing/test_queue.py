@@ -167,6 +167,47 @@ class TestTenantsTakeTurns:
         taken = await place(queue, 2 * (TURN_VPODS + 10))
         assert all(key.startswith("high") for key in taken[: TURN_VPODS + 10])
 
+    async def test_one_of_higher_priority_does_not_wait_for_the_end_of_its_tenants_round(self):
+        """Its tenant had had its turn in that round, so it came last."""
+        clock = asyncio.get_running_loop().time
+        queue = VPodQueue(clock, rank=lambda key: (int(key == "t/high"), 1), incoming=Counter())
+        for key in ("t/a", "u/a", "t/b", "u/b"):
+            queue.add(key)
+        for key in await pop(queue, 1):
+            queue.done(key)
+        queue.add("t/high")
+        assert await pop(queue) == ["t/high", "t/b", "u/a", "u/b"]
+
+    async def test_many_of_higher_priority_that_come_during_a_round_all_come_before_its_rest(self):
+        """Those beyond one turn came after the round."""
+        clock = asyncio.get_running_loop().time
+        high = {f"vip/{index}" for index in range(TURN_VPODS + 36)}
+        queue = VPodQueue(clock, rank=lambda key: (int(key in high), 1), incoming=Counter())
+        for index in range(TURN_VPODS):
+            queue.add(f"a/{index}")
+            queue.add(f"b/{index}")
+        await place(queue, 1)
+        for key in sorted(high):
+            queue.add(key)
+        assert set(await place(queue, len(high))) == high
+
+    async def test_those_of_higher_priority_that_come_often_do_not_let_one_tenant_fill_a_round(
+        self,
+    ):
+        """With each of them all tenants joined the round anew, so the one with most filled it."""
+        clock = asyncio.get_running_loop().time
+        queue = VPodQueue(
+            clock, rank=lambda key: (int(key.startswith("vip")), 1), incoming=Counter()
+        )
+        for index in range(10_000):
+            queue.add(f"many/{index}")
+        for index in range(100):
+            queue.add(f"vip/{index}")
+            await place(queue, 10)
+        await asyncio.sleep(BURST_S)
+        queue.add("late/a")
+        assert "late/a" in await place(queue, 100)
+
     async def test_a_tenants_own_vpods_are_in_the_order_of_a_single_tenant(self):
         weights = {f"a/{index}": index % 7 + 1 for index in range(300)}
         alone, beside = a_queue(weights), a_queue(weights)

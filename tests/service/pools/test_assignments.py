@@ -382,3 +382,17 @@ async def test_a_pod_whose_assignment_is_full_is_drained_all_the_same(monkeypatc
         async with adapters_beside(known, 1):
             await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
             await until(partial(world.ledger, 0), {}, timeout_s=60)
+
+
+async def test_a_pod_whose_assignment_is_full_is_told_that_its_pool_becomes_exclusive(monkeypatch):
+    """Its shares were told as before, so its adapter went on without a lease."""
+    monkeypatch.setattr(model, "ASSIGNMENT_BYTES_MAX", 600 + DRAINS_BYTES)
+    world = await a_world(0, handoff={"mode": "Overlap"})
+    for number in range(9):
+        await world.vpod(f"v{number}", 1)
+    async with world.serving():
+        await until(lambda: world.events("AssignmentTooLarge"))
+        before = await assignment(world, 0) or {}
+        await world.patch_pool(handoff={"mode": "Exclusive", "leaseSeconds": 10})
+        told = {"generation": before["generation"] + 1, "leaseSeconds": 10}
+        await until(lambda: assignment(world, 0), before | told)

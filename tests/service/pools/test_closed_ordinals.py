@@ -31,7 +31,7 @@ class Bench:
             no_predecessor_writes=lambda _pool: True,
         )
 
-        def waits(*_: Any) -> tuple[str, bool]:
+        def waits(*_: Any, **_in_doubt: int) -> tuple[str, bool]:
             return ("tenant/a", True)
 
         monkeypatch.setattr(closed_ordinals, "ordinals_to_close", lambda *_: 0b100)

@@ -11,7 +11,7 @@ from extender.engine.pods.bits import bits
 from extender.engine.scaling.size import plan_scale
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
 from extender.service.pools.closed_ordinals import SHOWN_S
-from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
+from extender.service.pools.pool_scaler import RETRY_S, PoolScaler, ScalerContext
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
 from tests.support.service import World, a_world, lost
@@ -73,6 +73,44 @@ async def test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays
     await a_scaler(world).look()
     assert world.api.count("get", "statefulsets/scale") == 1
     assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (3, 0)
+
+
+@pytest.mark.parametrize(("vreplicas", "mode"), [(50, "External"), (50, "Advise"), (5, "Advise")])
+async def test_a_pool_that_others_size_by_the_time_its_scale_is_read_is_not_scaled(
+    vreplicas: int, mode: str
+):
+    """Its size was written by the mode that it had before."""
+    world = await a_world(0, 1, replicas=2)
+    await world.vpod("a", vreplicas, {0: 5})
+    await world.sync()
+
+    async def hand_over() -> None:
+        await world.patch_pool(scaling={"mode": mode})
+        await world.sync("adapterpools")
+
+    world.api.fail("get", "statefulsets/scale", then=hand_over)
+    await a_scaler(world).look()
+    assert world.api.count("get", "statefulsets/scale") == 1
+    assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (2, 0)
+
+
+async def test_a_pool_grows_no_further_than_is_needed_once_its_scale_is_read():
+    """It grew to what had been needed before."""
+    world = await a_world(0, replicas=1)
+    await somebody_waits_for_all(world)
+    await world.sync()
+
+    async def need_less() -> None:
+        await world.set_vreplicas("big", 30)
+        await world.sync("vpods")
+
+    world.api.fail("get", "statefulsets/scale", then=need_less)
+    scaler = a_scaler(world)
+    await scaler.look()
+    assert await world.replicas() == 1
+    assert scaler.due_at - asyncio.get_running_loop().time() <= RETRY_S
+    await scaler.look()
+    assert await world.replicas() == 2
 
 
 # -- a scale-down of which nobody knows whether it arrived (seed 13566111) -------------------------
@@ -225,3 +263,23 @@ async def test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_befo
     await asyncio.sleep(200)
     await scaler.look()
     assert await world.replicas() < 3
+
+
+async def test_one_with_room_only_on_a_pod_whose_removal_is_in_doubt_opens_no_other_one():
+    """Pods are closed because they are not needed, and then their removal gets no answer."""
+    world = await World.create(replicas=4, slots=5, scaleDownPeriodSeconds=3600)
+    for ordinal in range(4):
+        ledger = {f"tenant/v{ordinal}": 2} if ordinal < 3 else {}
+        await world.pod(ordinal, ledger, node=f"node-{ordinal % 3}", slots=5)
+        if ledger:
+            await world.vpod(f"v{ordinal}", 2, {ordinal: 2})
+    await world.sync()
+    scaler = a_scaler(world)
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    before = world.caches.state.pool(POOL).closed
+    await world.vpod("b", 1, slotsPerVReplica=4)
+    await world.sync("vpods")
+    await scaler.look()
+    assert world.caches.state.pool(POOL).closed == before
