@@ -18,6 +18,7 @@ themselves judge it. So the first attempt always waits.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,10 +28,12 @@ from extender.model.counted import counted
 from extender.model.decode import pod_from
 from extender.model.errors import InvalidObject
 from extender.model.eviction import Eviction, eviction_of, has_to_wait, mark_patch
+from extender.model.names import NAME_CHARS_MAX
 from extender.model.objects import AdapterPod, AdapterPool
 from extender.model.reading import mapping, text
+from extender.telemetry.logs import RateLimitFilter
 from webhook.caches import WebhookCaches
-from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
+from webhook.review import ALLOWED, LINES_PER_S, AdmissionRequest, Verdict, denied
 
 MARK_S: Final = 20.0
 """A mark is renewed after this time at the earliest."""
@@ -39,7 +42,11 @@ UNLED_S: Final = 60.0
 LEASE_TIMEOUT_S: Final = 1.0
 API_TIMEOUT_S: Final = 3.0
 """For reading and marking a pod. The API server gives up after 5 s (timeoutSeconds)."""
+UNDER_WAY_MAX: Final = 64
+"""More reviews at once are answered with 429. They would take the connections of other reviews."""
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _log: Final = logging.getLogger(__name__)
+_log.addFilter(RateLimitFilter(LINES_PER_S))
 
 
 class Evictions:
@@ -59,6 +66,8 @@ class Evictions:
         self._caches = caches
         self._now = now
         self._lease = lease
+        self._under_way = 0
+        """Reviews that wait for the API server."""
         self._renewed: tuple[str, float] | None = None
         """The Lease's renewTime, and the event loop's time when it was first read."""
 
@@ -69,6 +78,17 @@ class Evictions:
         if request.operation != "CREATE" or not self._hands_over_in(request.namespace):
             return ALLOWED
         name = request.name or text(request.object or {}, "metadata", "name")
+        if not _NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX:
+            return ALLOWED  # no pod has such a name
+        if self._under_way >= UNDER_WAY_MAX:
+            return denied("too many evictions are looked at; try again", code=429)
+        self._under_way += 1
+        try:
+            return await self._answer(request, name)
+        finally:
+            self._under_way -= 1
+
+    async def _answer(self, request: AdmissionRequest, name: str) -> Verdict:
         try:
             async with asyncio.timeout(API_TIMEOUT_S):
                 return await self._verdict(request, name)
@@ -165,7 +185,7 @@ def _is_about_another(request: AdmissionRequest, pod: AdapterPod) -> bool:
 
 def _allowed(pod: AdapterPod, why: str) -> Verdict:
     """The pod goes although it carries vreplicas, which is told."""
-    note = f"pod {pod.key} is evicted with {_carried(pod)}: {why}"
+    note = f"pod {pod.key} may be evicted with {_carried(pod)}: {why}"
     _log.warning("%s", note)
     return Verdict(warnings=(note,))
 

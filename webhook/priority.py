@@ -24,6 +24,9 @@ def with_priority(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
     """Return the verdict on a VPod that is created or changed. Never raises."""
     if request.object is None or request.operation not in {"CREATE", "UPDATE"}:
         return ALLOWED
+    # A change may remove the last finalizer of an object that is being deleted.
+    if mapping(request.object, "metadata").get("deletionTimestamp"):
+        return ALLOWED
     spec, old = mapping(request.object, "spec"), mapping(request.old_object or {}, "spec")
     name = text(spec, "priorityClassName")
     if not name:
@@ -35,25 +38,29 @@ def with_priority(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
             code=429,
         )
     known = view.priority_class(name)
-    if known is not None:
-        return _of_class(spec, known)
-    if text(old, "priorityClassName") == name:
-        warning = f"PriorityClass {name!r:.100} does not exist any more: the priority is 0"
+    if known is not None and known.value <= PRIORITY_MAX:
+        policy = "PreemptLowerPriority" if known.preempts else names.PREEMPT_NEVER
+        return _patched(spec, {"priority": known.value, "preemptionPolicy": policy})
+    return _without_class(spec, name, known, is_new=text(old, "priorityClassName") != name)
+
+
+def _without_class(spec: Json, name: str, known: PriorityClass | None, *, is_new: bool) -> Verdict:
+    """A class that does not exist, or is for pods of the system. An object that has it already may
+    still be changed: the class may have been deleted, or made again with another value.
+    """
+    if not is_new:
+        why = "does not exist any more" if known is None else "is for pods of the system now"
+        warning = f"PriorityClass {name!r:.100} {why}: the priority is 0"
         return replace(_patched(spec, {}), warnings=(warning,))
+    if known is not None:
+        return denied(
+            f"spec.priorityClassName: PriorityClass {name!r:.260} is for pods of the system, its "
+            f"value is above {PRIORITY_MAX}; name another one"
+        )
     return denied(
         f"spec.priorityClassName: no PriorityClass with name {name!r:.260} was found; name one "
         f"that exists, or leave the field out for priority 0"
     )
-
-
-def _of_class(spec: Json, known: PriorityClass) -> Verdict:
-    if known.value > PRIORITY_MAX:
-        return denied(
-            f"spec.priorityClassName: PriorityClass {known.name!r:.260} is for pods of the system, "
-            f"its value is above {PRIORITY_MAX}; name another one"
-        )
-    policy = "PreemptLowerPriority" if known.preempts else names.PREEMPT_NEVER
-    return _patched(spec, {"priority": known.value, "preemptionPolicy": policy})
 
 
 def _patched(spec: Json, wanted: Json) -> Verdict:

@@ -25,6 +25,10 @@ WARNING_CHARACTERS_MAX: Final = 256
 """The API server may truncate longer warnings."""
 WARNINGS_MAX: Final = 8
 MESSAGE_CHARACTERS_MAX: Final = 2_000
+LINES_PER_S: Final = 20
+"""Log lines about requests, of each logger. Anybody who reaches the port decides how many requests
+there are.
+"""
 _UID_CHARACTERS_MAX: Final = 256
 _REASONS: Final = {403: "Forbidden", 422: "Invalid", 429: "TooManyRequests"}
 """HTTP status of a denial -> the reason of its Status, by which clients tell what to do."""

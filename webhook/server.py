@@ -45,10 +45,15 @@ from webhook import mutate, validate
 from webhook.caches import WebhookCaches
 from webhook.evictions import Evictions
 from webhook.metrics import Metrics
-from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
+from webhook.review import (
+    LINES_PER_S,
+    AdmissionRequest,
+    ReviewError,
+    Verdict,
+    decode_review,
+    encode_review,
+)
 
-LINES_PER_S: Final = 20
-"""Log lines about requests. Anybody who reaches the port decides how many requests there are."""
 _log: Final = logging.getLogger(__name__)
 _log.addFilter(RateLimitFilter(LINES_PER_S))
 

@@ -30,6 +30,13 @@ def quota_problems(
         return [], [
             f"AdapterPool {new.pool} has no spec.tenancy: the quota limits nobody until it has"
         ]
+    namespace = view.namespace(new.namespace)
+    if namespace is not None and not pool.namespace_selector.matches(namespace.labels):
+        # As for a VPod, this comes first: a namespace that is not selected learns nothing else.
+        return [], [
+            f"AdapterPool {new.pool} does not select namespace {new.namespace} "
+            f"(spec.namespaceSelector): the quota limits nobody until it does"
+        ]
     problems = []
     tenant = _tenant(tenancy, view, new.namespace)
     others = {

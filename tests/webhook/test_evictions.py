@@ -13,7 +13,7 @@ from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
 from extender.model.timestamps import timestamp
 from tests.webhook.builders import NS, a_pod, a_pool_object, caches, request
 from webhook.evictions import MARK_S, Evictions
-from webhook.review import AdmissionRequest, Verdict
+from webhook.review import ALLOWED, AdmissionRequest, Verdict
 
 NOW_S = 1_800_000_000.0
 UID = "uid-1"
@@ -355,3 +355,30 @@ async def test_a_later_attempt_keeps_the_turn_and_does_not_overwrite_a_newer_one
     known = eviction_of(pod_from(api.pod))
     assert known is not None
     assert (known.turn_s, known.latest_s) == (NOW_S + 2, NOW_S + MARK_S + 1)
+
+
+@pytest.mark.parametrize("name", ["a/../../secrets?x=", "a\nb", "x" * 1_000_000, "A"])
+async def test_what_is_no_name_of_a_pod_costs_no_read(name: str):
+    api = PodApi(an_adapter())
+    assert await answer(api, an_eviction(name)) == ALLOWED
+    assert api.reads == 0
+
+
+async def test_more_evictions_at_once_than_the_webhook_looks_at_have_to_try_again():
+    read, go_on = asyncio.Event(), asyncio.Event()
+
+    class SlowApi(PodApi):
+        async def get(self, resource: Any, namespace: str, name: str) -> Obj:
+            read.set()
+            await go_on.wait()
+            return await super().get(resource, namespace, name)
+
+    evictions = of_service(SlowApi(an_adapter()))
+    looked_at = [asyncio.create_task(evictions.review(an_eviction())) for _ in range(64)]
+    await read.wait()
+    got = await evictions.review(an_eviction())
+    assert (got.allowed, got.code) == (False, 429)
+    assert "too many evictions" in got.message
+    go_on.set()
+    await asyncio.gather(*looked_at)
+    assert "too many" not in (await evictions.review(an_eviction())).message

@@ -104,3 +104,18 @@ def test_a_webhook_that_has_just_started_asks_to_try_again():
 @pytest.mark.parametrize("spec", [None, [], "high", {"priorityClassName": 7}])
 def test_whatever_is_sent_instead_of_a_spec_changes_nothing(spec):
     assert judged({**a_vpod_object(), "spec": spec}) is ALLOWED
+
+
+def test_a_vpod_whose_class_is_for_the_system_now_may_be_changed_and_has_no_priority_any_more():
+    view = caches(priority_classes=[a_priority_class("high", 2_000_001_000)])
+    old = a_vpod(priorityClassName="high", **HIGH)
+    got = stamp(request(a_vpod(priorityClassName="high", **HIGH), old, resource="vpods"), view)
+    assert got.allowed
+    assert {op["op"] for op in got.patch} == {"remove"}
+    assert "'high' is for pods of the system now" in got.warnings[0]
+
+
+def test_the_last_finalizer_goes_whatever_the_class():
+    vpod = a_vpod(priorityClassName="none")
+    vpod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert judged(vpod, a_vpod(priorityClassName="other")) == ALLOWED

@@ -152,3 +152,23 @@ def test_a_tenancy_that_makes_no_sense_is_refused(tenancy, says):
     got = judged(a_pool_object(tenancy=tenancy), view_of())
     assert not got.allowed
     assert says in got.message
+
+
+def test_a_namespace_that_the_pool_does_not_select_learns_neither_its_size_nor_its_quotas():
+    teams = {"matchLabels": {"team": "yes"}}
+    pool = a_pool_object(
+        slots=20, maxPods=10, tenancy={"tenantLabel": "customer"}, namespaceSelector=teams
+    )
+    view = view_of(
+        a_quota_object("tenant-b", guarantee=150),
+        pool=pool,
+        namespaces=[
+            a_namespace("tenant-a", customer="acme"),
+            a_namespace("tenant-b", customer="acme", team="yes"),
+        ],
+    )
+    got = judged(a_quota_object("tenant-a", guarantee=100), view)
+    assert got.allowed
+    [warning] = got.warnings
+    assert "does not select namespace tenant-a" in warning
+    assert "tenant-b" not in warning

@@ -296,6 +296,33 @@ async def test_one_that_is_not_drained_within_the_grace_period_is_stopped(pod, c
     assert calls.of(ORDERS) == ["prepare", "serve", "drain", "stop"]
 
 
+async def test_the_end_waits_for_what_follows_a_drain_that_was_cancelled(pod):
+    """on_drain may clean up for a while when it is cancelled, and on_stop comes after it."""
+    happened: list[str] = []
+
+    async def serve(_share: Share) -> None:
+        happened.append("serves")
+
+    async def drain(_share: Share) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.3)
+            happened.append("drain ends")
+
+    async def stop(_share: Share) -> None:
+        await asyncio.sleep(0.01)
+        happened.append("stopped")
+
+    limits = Limits(cancel_s=5)
+    async with pod.adapter(
+        on_serve=serve, on_drain=drain, on_stop=stop, grace_s=0.4, limits=limits
+    ):
+        pod.assign(ORDERS)
+        await pod.serving(ORDERS)
+    assert happened == ["serves", "drain ends", "stopped"]
+
+
 class TestFaults:
     """The service fails in each way that a test can have."""
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from vreplica_adapter import PlacedPod, Resolver, Unresolved, WireError
+from vreplica_adapter.service import Service
 from vreplica_adapter.testing import QUICK, FakeScheduler
 from vreplica_adapter.wire import Placements, write_placements
 
@@ -135,3 +136,19 @@ async def test_an_answer_that_cannot_be_read_changes_nothing(scheduler):
 def test_a_resolver_that_may_watch_nothing_is_refused():
     with pytest.raises(ValueError, match="vpods_max"):
         Resolver(["http://x"], vpods_max=0)
+
+
+async def test_a_failure_that_nobody_has_thought_of_ends_no_watch(scheduler, monkeypatch):
+    scheduler.pod("worker-0").assign(ORDERS)
+    real, failed = Service.lines, []
+
+    def lines(service, path, query):
+        if not failed:
+            failed.append(path)
+            raise LookupError("whatever a library raises")
+        return real(service, path, query)
+
+    monkeypatch.setattr(Service, "lines", lines)
+    async with resolving(scheduler) as resolver:
+        assert (await resolver.resolve(ORDERS)).pods
+    assert failed

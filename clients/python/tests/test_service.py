@@ -251,6 +251,21 @@ async def test_a_newer_generation_that_one_replica_knows_is_the_answer():
         assert two.tokens == []
 
 
+async def test_a_newer_generation_after_a_replica_that_is_behind_is_the_answer_at_once():
+    """The wait is what the other replica has asked for."""
+    async with running() as one, running() as two, asking(one.url, two.url) as service:
+        one.status, one.body, one.headers = 409, b'{"generation":2}', {"Retry-After": "1"}
+        two.status, two.body = 409, b'{"generation":5}'
+        error = await refused(service)
+        assert (error.status, error.said, error.retry_after_s) == (409, two.body.decode(), 0.0)
+
+
+@pytest.mark.parametrize("port", ["102640", "x"])
+def test_a_port_that_is_no_port_is_refused_at_once(port: str):
+    with pytest.raises(ValueError, match=f"{port}.*[Pp]ort|[Pp]ort.*{port}"):
+        Access([f"https://scheduler:{port}"])
+
+
 async def test_a_replica_that_does_not_know_a_generation_yet_is_passed_over():
     async with running() as one, running() as two, asking(one.url, two.url) as service:
         one.status, one.body, one.headers = 409, b'{"generation":2}', {"Retry-After": "1"}

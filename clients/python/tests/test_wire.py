@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from vreplica_adapter.fields import (
     DOCUMENT_BYTES_MAX,
     INDEXES_MAX,
+    INTEGER_MAX,
     MEMBERS_MAX,
-    NUMBER_MAX,
     WireError,
     read_indexes,
     write_indexes,
@@ -104,7 +104,7 @@ HUGE = "9" * 400
         pytest.param(document(generation=True), "generation must be an integer", id="bool"),
         pytest.param(document(generation=1.0), "generation must be an integer", id="fraction"),
         pytest.param(document(generation=-1), "generation must be from 0", id="negative"),
-        pytest.param(document(generation=NUMBER_MAX + 1), "generation must be from 0", id="large"),
+        pytest.param(document(generation=INTEGER_MAX + 1), "generation must be from 0", id="large"),
         pytest.param(document(uid=""), "uid must not be empty", id="no uid"),
         pytest.param(document(uid="u" * 600), "uid must have at most", id="long uid"),
         pytest.param(document(shares=[]), "shares must be an object", id="shares a list"),
@@ -184,7 +184,7 @@ def shares(draw) -> ShareDocument:
         weight=draw(st.integers(1, 3)),
         of=draw(st.sampled_from([0, 50])),
         indexes=indexes,
-        epoch=draw(st.integers(0, NUMBER_MAX)),
+        epoch=draw(st.integers(0, INTEGER_MAX)),
         peer=draw(st.just("") | names),
         deadline=draw(st.none() | st.datetimes(timezones=st.just(UTC))),
         intent=draw(st.sampled_from(["", "Scale", "Newer"])),
@@ -194,7 +194,7 @@ def shares(draw) -> ShareDocument:
 @given(
     st.builds(
         Assignment,
-        generation=st.integers(0, NUMBER_MAX),
+        generation=st.integers(0, INTEGER_MAX),
         uid=names,
         pod=st.just("") | keys,
         shares=st.dictionaries(keys, shares(), max_size=3),

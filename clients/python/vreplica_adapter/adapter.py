@@ -15,7 +15,6 @@ import logging
 import math
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +30,7 @@ from vreplica_adapter.progress import Cancel, Limits, Outcome, Problem, Progress
 from vreplica_adapter.service import Access, Service
 from vreplica_adapter.share import Share
 from vreplica_adapter.speaking import Speaker
-from vreplica_adapter.timing import Timing
+from vreplica_adapter.timing import Timing, running_and_suspended_s
 from vreplica_adapter.wire import read_assignment
 
 FOLDER: Final = Path("/var/run/vreplica")
@@ -77,7 +76,7 @@ class Adapter:
         handle_sigterm: bool = True,
         limits: Limits | None = None,
         timing: Timing | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = running_and_suspended_s,
     ) -> None:
         """Raises ValueError without URLs, and for those that would show the token to anybody.
         Raises TypeError for a callback that is no ``async`` function.

@@ -46,12 +46,19 @@ class Callbacks:
 
     async def close(self, within_s: float) -> list[str]:
         """Cancel all that run, and return the names of those that have not ended in time."""
-        tasks = list(self._tasks.values())
+        clock = asyncio.get_running_loop().time
+        until = clock() + within_s
+        tasks = set(self._tasks.values())
+        for task in tasks:
+            if not task.cancelling():  # else it cleans up already, and would be interrupted
+                task.cancel()
+        while tasks and clock() < until:
+            # The end of one callback may begin another: on_stop follows the one that was cancelled.
+            await asyncio.wait(tasks, timeout=until - clock(), return_when=asyncio.FIRST_COMPLETED)
+            tasks = set(self._tasks.values())
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=within_s)
-        return [task.get_name() for task in tasks if not task.done()]
+        return sorted(task.get_name() for task in tasks)
 
     async def _call(self, step: Step, share: Share) -> None:
         callback = self._callbacks.get(step)

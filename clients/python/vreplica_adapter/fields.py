@@ -13,6 +13,8 @@ MEMBERS_MAX: Final = 10_000
 """Shares of one assignment, and pods of one vpod."""
 NUMBER_MAX: Final = 2**53
 """The largest integer that every reader of JSON agrees about."""
+INTEGER_MAX: Final = 2**63 - 1
+"""Epochs and generations follow resourceVersions, which may be above ``NUMBER_MAX``."""
 INDEXES_MAX: Final = 100_000
 """Indexes of one share."""
 TEXT_CHARS_MAX: Final = 512
@@ -101,8 +103,8 @@ class Fields:
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
             self.fail(name, "must be an integer")
-        if not 0 <= value <= NUMBER_MAX:
-            self.fail(name, f"must be from 0 to {NUMBER_MAX}")
+        if not 0 <= value <= INTEGER_MAX:
+            self.fail(name, f"must be from 0 to {INTEGER_MAX}")
         return value
 
     def number(self, name: str) -> float:

@@ -110,14 +110,14 @@ class _Watch:
             began, asked_s = clock(), 0.0
             try:
                 await self._follow()
-            except WireError as error:
-                self._say(str(error))
             except ServiceError as error:
                 self._say(str(error))
                 asked_s = error.retry_after_s
                 if error.status == NOT_FOUND:
                     self.placements = None
                     self.answered.set()
+            except Exception as error:  # noqa: BLE001 - nobody would notice a task that has ended
+                self._say(str(error) if isinstance(error, WireError) else repr(error)[:500])
             if clock() - began > self._timing.retry_max_s:
                 backoff.reset()
             await asyncio.sleep(backoff.next_s(asked_s))

@@ -68,6 +68,10 @@ class Access:
             parts = urlsplit(url)
             if parts.scheme not in {"http", "https"} or not parts.hostname:
                 raise ValueError(f"{url} is no http:// or https:// URL")
+            try:
+                _ = parts.port
+            except ValueError as error:
+                raise ValueError(f"{url}: {error}") from error
             if self.token_file is not None and parts.scheme != "https":
                 raise ValueError(f"a token is sent to https:// URLs only, not to {url}")
 
@@ -169,7 +173,9 @@ class Service:
                 retry_after_s = max(retry_after_s, asked_s)
                 why.append(f"{address.url}: {status} {said}")
                 if status == CONFLICT and not asked_s:
-                    # What was sent is out of date. A replica that is behind might take it.
+                    # What was sent is out of date. A replica that is behind might take it, or has
+                    # asked to wait.
+                    retry_after_s = 0.0
                     break
         self._preferred = None
         raise ServiceError(

@@ -48,6 +48,7 @@ class Intent(StrEnum):
     REBALANCE = "Rebalance"
     DRAIN = "Drain"
     ROLLOUT = "Rollout"
+    MAINTENANCE = "Maintenance"
     EVICTED = "Evicted"
     REMOVED = "Removed"
 

@@ -70,7 +70,10 @@ class UnavailablePods:
             taken, most = names & unavailable, self._per_vpod.of(len(names))
             if len(taken) >= most:
                 of = f"{len(taken)} of {counted(len(names), 'pod')} ({_named(taken)})"
-                return f"unavailable: {of}, and maxUnavailable.perVPod allows {most} for {key}"
+                # The webhook tells this to whoever evicts, so it names no tenant's object.
+                return (
+                    f"unavailable: {of} of a vpod there, and maxUnavailable.perVPod allows {most}"
+                )
         return ""
 
 

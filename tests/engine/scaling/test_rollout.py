@@ -198,7 +198,7 @@ def test_a_rollout_that_waits_for_the_limit_of_a_vpod_says_so():
     scene.pod(1, {"tenant/a": 1}, ready=False, revision=NEW)
     scene.pod(0, {"tenant/a": 1}, ready=True, revision=OLD)
     assert step(scene).reason is RolloutReason.MAX_UNAVAILABLE
-    assert "of 2 pods (dispatcher-1), and maxUnavailable.perVPod allows 1 for tenant/a" in (
+    assert "of 2 pods (dispatcher-1) of a vpod there, and maxUnavailable.perVPod allows 1" in (
         step(scene).note
     )
 

@@ -83,16 +83,16 @@ class PlacementAnswers:
             self._streams.changed(changed.key)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """What adapters are told and say changes who serves."""
-        if new is None or (old is not None and handover_facts(old) == handover_facts(new)):
+        """What adapters are told and say changes who serves, and so does the end of a pod."""
+        if old is not None and new is not None and handover_facts(old) == handover_facts(new):
             return
-        pool = self._caches.pools.get(new.pool)
-        state = self._caches.state.pools.get(new.pool)
-        if pool is None or not (pool.hands_over or pool.is_indexed):
+        pod = new or old
+        pool = self._caches.pools.get(pod.pool) if pod is not None else None
+        if pod is None or pool is None or not (pool.hands_over or pool.is_indexed):
             return
-        if state is None or new.name not in state.pods:
-            return
-        for vpod in state.pods[new.name].claims:
+        state = self._caches.state.pools.get(pod.pool)
+        known = state.pods.get(pod.name) if state is not None else None
+        for vpod in {**pod.ledger, **(known.claims if known is not None else {})}:
             self._streams.changed(vpod)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -159,6 +159,8 @@ class _PlacementNews:
         self._seen_version = seen_version
         self._told: list[Placed] | None = None
         """As told last; None: nothing yet."""
+        self._version = 0
+        """The greatest generation that was told."""
 
     def ended(self) -> bool:
         """See News. Not for a vpod that is gone, which may come again."""
@@ -176,9 +178,11 @@ class _PlacementNews:
             if vpod is None
             else parse_version(vpod.resource_version)
         )
+        # Nobody may watch the vpod's kind any more. What is told now is newer all the same.
+        self._version = max(self._version, version or self._seen_version(""))
         answer = {
             "vpod": self._key,
-            "generation": version or 0,
+            "generation": self._version,
             "placements": placed,
         }
         return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -17,13 +18,16 @@ import orjson
 import pytest
 
 from extender.config.model import AdaptersConfig, Config
+from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
 from extender.kube.api import VPODS, PatchType
 from extender.model.names import ASSIGNMENT_ANNOTATION
+from extender.model.objects import Handoff, HandoffMode
 from extender.service.http.adapters import streams
 from extender.service.http.adapters.assignments import OF_POD_MAX
+from extender.service.http.adapters.placements import PlacementAnswers
 from tests.service.authority import client_context
 from tests.service.http.adapters.scene import VPOD, Adapters, adapters, beside, token
-from tests.support.builders import NS
+from tests.support.builders import NS, POOL, a_pod, a_pool
 from tests.support.service import TENANT, until
 
 ASSIGNMENT = "/v1/assignment?watch=true"
@@ -199,6 +203,27 @@ async def test_a_router_is_told_each_change_of_the_placements_and_no_other(tmp_p
             grown = await lines.next()
             assert grown["placements"] == [{"pod": f"{NS}/dispatcher-0", "vreplicas": 6}]
             assert grown["generation"] > told["generation"]
+
+
+def test_the_end_of_a_pod_that_hands_over_wakes_the_routers():
+    """While a hand-over goes on, its former pod is named. The status stays as it is."""
+    pods = AdapterPodAssumeCache()
+    woken: list[str] = []
+    handoff = Handoff(mode=HandoffMode.OVERLAP)
+    caches = SimpleNamespace(
+        vpods=VPodAssumeCache(),
+        pods=pods,
+        pools={POOL: a_pool(handoff=handoff)},
+        state=SimpleNamespace(pools={}),
+    )
+    streams = SimpleNamespace(changed=woken.append)
+    rules = {"routable": None, "told_indexes": None, "seen_version": None}
+    PlacementAnswers(caches, None, streams, **rules)  # type: ignore[arg-type]
+    pod = a_pod(0, {VPOD: 1}, resource_version="1")
+    pods.add(pod)
+    woken.clear()
+    pods.delete(pod)
+    assert woken == [VPOD]
 
 
 async def test_a_watch_waits_for_a_vpod_and_learns_that_it_is_gone_and_comes_again(tmp_path: Path):
