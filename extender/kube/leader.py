@@ -296,6 +296,9 @@ class LeaderElector:
                 return _Try.OTHER
             await self._write(None)
             return _Try.HELD
+        if self.is_leader and not self.still_leading() and not self.seen.is_ours():
+            # This machine was suspended, and somebody else has led meanwhile, whoever holds it now.
+            return _Try.OTHER
         if self.seen.is_others(self.still_leading):
             return _Try.OTHER
         await self._write(self.seen.record)

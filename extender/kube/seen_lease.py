@@ -145,7 +145,7 @@ class SeenLease:
         self.record, self._missing, self.read_at = found, None, self.began_at
         if asks := asked_by(found):
             self.asked_by = asks
-        self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
+        self._seen_held = self._seen_held or not (self.is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
             self.never_held_by_others = (
                 False  # somebody else has written it, even if only to release it
@@ -161,7 +161,7 @@ class SeenLease:
         time: while we could not, another may have made one, and lead by it although somebody has
         deleted it since (seed 60000119).
         """
-        if self._is_ours() and still_leading():
+        if self.is_ours() and still_leading():
             return True
         now = asyncio.get_running_loop().time()
         since, looked = self._missing or (now, now)
@@ -182,7 +182,7 @@ class SeenLease:
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
         """Whether somebody else may act by the record that we saw last, or by the one before it."""
         if self.holder:
-            return not self._is_ours() and not self._expired()
+            return not self.is_ours() and not self._expired()
         if self._is_kept():
             return True
         # No holder: while our lease lasts, nobody who waits for it can have taken it.
@@ -209,7 +209,7 @@ class SeenLease:
             kept_for not in {"", self._identity} and asyncio.get_running_loop().time() < kept_until
         )
 
-    def _is_ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
 
         A person may have put our name there. The leader until then goes on until it reads the

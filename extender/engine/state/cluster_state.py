@@ -124,6 +124,8 @@ class ClusterState:
             state.set_pool(None, None)
             state.set_tenancy(self)
             state.taken_by = ""
+            # A pool of the name that comes again has none of its foreign objects at first.
+            state.watched_sources = frozenset()
             self._count_anew(state, known=True)
             self._forget(old.key)
 
@@ -351,11 +353,11 @@ class ClusterState:
     # -- reading -----------------------------------------------------------------------------------
 
     def counts(self, pod: AdapterPod) -> bool:
-        """Whether a pod with a pool's label counts for the pool, as far as its StatefulSet is
-        known.
+        """Whether a pod with a pool's label belongs to the pool, as far as its StatefulSet is
+        known. One of the pool's former StatefulSet does: what it holds is still taken from it.
         """
         pool = self.pools.get(pod.pool)
-        return pool is None or pool.counts(pod)
+        return pool is None or self._is_a_pod_of(pool, pod)
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
         """Whether the pool's namespaceSelector selects a namespace. An unknown one has

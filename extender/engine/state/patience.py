@@ -27,6 +27,15 @@ class Patience:
         other.overdue, other._since = self.overdue, dict(self._since)
         return other
 
+    def forget(self, key: str) -> bool:
+        """The vpod is gone. One of its name that comes again has not waited. Return whether
+        ``overdue`` has changed.
+        """
+        self._since.pop(key, None)
+        before = self.overdue
+        self.overdue -= {key}
+        return self.overdue != before
+
     def look(
         self, could_take: Iterable[str], waiting: Collection[str], patience_s: int, now: float
     ) -> bool:

@@ -250,7 +250,9 @@ class PoolState(PoolPods):
         key = (new or old or _neither_vpod()).key
         if self.tenancy is not None:
             new = self.tenancy.vpod_changed(key, _as_asked(new))
-        self.asks_revision += _asks(self._vpods.get(key)) != _asks(new)
+        former = self._vpods.get(key)
+        is_gone = former is not None and (new is None or new.uid != former.uid)
+        self.asks_revision += _asks(former) != _asks(new)
         if new is None:
             # ``last_ledger`` of its pods stays: a new vpod of the same name may publish that
             # already, unseen by us, and a bind must cover it (I2). If a bind carries too much, that
@@ -276,6 +278,8 @@ class PoolState(PoolPods):
         if old is None or new is None or old.placements != new.placements:
             self._count_unserved(key)
         self._refresh_vpod(key)
+        if is_gone and self.patience.forget(key):
+            self._resize()
 
     # -- what is admitted --------------------------------------------------------------------------
 

@@ -265,8 +265,8 @@ class PoolTenancy:
     def _could_use(self, tenant: Tenant, slots: int) -> bool:
         """Whether a vreplica of the tenant that could be placed waits, and fits in ``slots``."""
         return any(
-            vpod.weight * max(1, vpod.least - self._used(key)) <= slots
-            and self._used(key) < min(vpod.vreplicas, tenant.wanted[key].now)
+            (known := tenant.wanted[key]).used < min(vpod.vreplicas, known.now)
+            and vpod.weight * max(1, vpod.least - known.used) <= slots
             for key, vpod in tenant.vpods.items()
         )
 

@@ -182,8 +182,6 @@ class Activation:
         if before == after:
             return
         changed = new or old
-        for queue in self._queues.values():
-            queue.activate()
         for key in list(self._caches.state.pools):
             self._look_at_admitted(key)
         for key, pool in self._caches.state.pools.items():

@@ -187,7 +187,7 @@ class ExclusiveShares:
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and (new is None or (new.uid, new.pool) != (old.uid, old.pool)):
-            self._gone(old, stopped=old.stopped)
+            self._gone(old, stopped=_has_ended(old))
         if new is None or (holders := self._holders.get(new.pool)) is None:
             return
         same = (
@@ -195,11 +195,11 @@ class ExclusiveShares:
             and old.uid == new.uid
             and old.assignment_text == new.assignment_text
             and old.acknowledged_text == new.acknowledged_text
-            and old.stopped == new.stopped
+            and _has_ended(old) == _has_ended(new)
         )
         if same:
             return
-        if new.stopped:
+        if _has_ended(new):
             self._gone(new, stopped=True)
             return
         fewer = holders.seen(new.uid, new.name, self._adapter_of(new), self._clock())
@@ -235,3 +235,8 @@ class ExclusiveShares:
         if self._wait_s(pool) <= 0:
             vpods.update(self._postponed.pop(pool, ()))
         self._tell_all(pool, vpods)
+
+
+def _has_ended(pod: AdapterPod) -> bool:
+    """Whether its containers have stopped for good. Those of a pod that stays start again."""
+    return pod.stopped and (pod.deleting or pod.finished)

@@ -144,7 +144,8 @@ class AdapterLeases:
             state = self._caches.state.pools.get(pool.key)
             if state is None or not bucket.has(pool.key):
                 continue
-            for known in state.members():
+            # Also those whose ordinal is gone: they serve what they have until there is room.
+            for known in list(state.pods.values()):
                 pod = known.pod
                 if pod is None:
                     continue

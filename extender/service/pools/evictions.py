@@ -8,7 +8,7 @@ from typing import Final
 
 from extender.engine.scaling.unavailable import next_turns
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import PODS, ApiError, OutcomeUnknown, PatchType
+from extender.kube.api import PODS, ApiError, Conflict, OutcomeUnknown, PatchType
 from extender.kube.fence import PoolApi
 from extender.model.bucket import Bucket
 from extender.model.decode import pod_from
@@ -51,7 +51,8 @@ class EvictionMarks:
 
 async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Eviction) -> bool:
     """Mark the pod, in the version that was decided on. After a failure, the next look retries.
-    Return False if nobody knows whether the mark is stored.
+    Return False if nobody knows what the pod says now: the answer is lost, or another version is
+    stored, which may be that of an earlier write whose answer is lost.
     """
     patch = mark_patch(pod, mark)
     try:
@@ -60,7 +61,7 @@ async def write_mark(caches: Caches, fenced: PoolApi, pod: AdapterPod, mark: Evi
         )
     except ApiError as error:
         log.info("pod %s is not marked: %s", pod.key, error)
-        return not isinstance(error, OutcomeUnknown)
+        return not isinstance(error, (OutcomeUnknown, Conflict))
     caches.pods.written(pod_from(reply))
     return True
 

@@ -247,6 +247,7 @@ class Leadership:
     def began(self, bucket: Bucket) -> None:
         """Begin to act for the bucket: the caches have what was written before."""
         self._acting.add(bucket.index)
+        self._left.discard(bucket.index)
         if bucket.index not in self._touched:
             self._touched[bucket.index] = self._is_touched(bucket)
 

@@ -40,7 +40,7 @@ from extender.model.timestamps import timestamp
 from extender.service.pools.load_polling import LOAD_UNAVAILABLE
 from extender.service.pools.load_reports import LoadSummary
 from extender.service.watching.caches import Caches
-from extender.service.watching.sources import PoolCondition
+from extender.service.watching.sources import SOURCE_CONFLICT, SOURCE_UNAVAILABLE, PoolCondition
 
 log: Final = logging.getLogger(__name__)
 
@@ -354,6 +354,8 @@ class PoolStatusWriter:
             kinds.add(LOAD_UNAVAILABLE)  # it has no source any more
         if not pool.rolls_out:
             kinds.add(ROLLING_OUT)
+        if not (pool.sources or pool.source_problems):
+            kinds |= {SOURCE_CONFLICT, SOURCE_UNAVAILABLE}
         conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
         status: Obj = {**plain, "conditions": conditions}
         version, before = text(metadata, "resourceVersion"), mapping(stored, "status")

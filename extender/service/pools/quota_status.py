@@ -46,20 +46,22 @@ class QuotaStatusWriter:
         self._caches = caches
         self._fenced = fenced
         self._now = now
-        self._last = ""
-        """Key of the quota whose status was written last."""
+        self._last: dict[Bucket, str] = {}
+        """Bucket -> key of the quota whose status was written last."""
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Compare the quotas of the bucket's pools each period."""
         while True:
             for quota, told in self._outdated(bucket):
+                self._last[bucket] = quota.key
                 await self._write(quota, told)
             await asyncio.sleep(PERIOD_S)
 
     def _outdated(self, bucket: Bucket) -> list[tuple[VReplicaQuota, _Told]]:
+        last = self._last.get(bucket, "")
         quotas = sorted(
             (quota for quota in self._caches.quotas.list() if bucket.has(quota.pool)),
-            key=lambda quota: (quota.key <= self._last, quota.key),
+            key=lambda quota: (quota.key <= last, quota.key),
         )
         pools = {one.pool for one in quotas}
         state = self._caches.state
@@ -75,7 +77,6 @@ class QuotaStatusWriter:
         return found
 
     async def _write(self, quota: VReplicaQuota, told: _Told) -> None:
-        self._last = quota.key
         status = told.status
         is_active = status.reason == COUNTS
         was_active = quota.status is not None and quota.status.reason == COUNTS

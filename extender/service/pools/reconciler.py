@@ -114,7 +114,11 @@ class Reconciler:
             self._wake_all()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if not has_same_pods(old, new):
+        changed = new or old
+        if changed is None or has_same_pods(old, new):
+            return
+        # Pools name it, or have named it before.
+        if any(pool.namespace == changed.namespace for pool in self._caches.pools.list()):
             self._wake_all()
 
     def _wake_all(self) -> None:
@@ -206,9 +210,11 @@ class Reconciler:
                     self._queues.add(pool.key, key)
             for key in list(pool.vpods_with_pending):
                 self._queues.add(pool.key, key)
-            wrong = [key for key, vpod in pool.vpods.items() if _conditions_disagree(pool, vpod)]
-            for key in wrong:
-                self._queues.add(pool.key, key)
+            for count, (key, vpod) in enumerate(list(pool.vpods.items()), 1):
+                if count % SLICE_VPODS == 0:
+                    await asyncio.sleep(0)
+                if _conditions_disagree(pool, vpod):
+                    self._queues.add(pool.key, key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)

@@ -174,7 +174,8 @@ class Rollouts:
         pace = self._paces.setdefault(key, _Pace(clock()))
         step = self._with_room(state, next_step(state, self._now()))
         for pod in (*step.again, *step.mark):
-            await self._mark(pod)
+            if not await self._mark(pod):
+                return  # the next look knows more, as for turns
         for replaced in step.evict:
             if clock() >= pace.next_at and self._still_evicts(key, replaced):
                 await self._evict(pool, replaced, pace)
@@ -206,14 +207,14 @@ class Rollouts:
         waits = RolloutStep(RolloutReason.WAITING_FOR_ROOM, note)
         return replace(waits, again=step.again, evict=step.evict)
 
-    async def _mark(self, pod: AdapterPod) -> None:
-        """Write that a rollout replaces the pod."""
+    async def _mark(self, pod: AdapterPod) -> bool:
+        """Write that a rollout replaces the pod. Return what ``write_mark`` does."""
         now_s, known = self._now(), eviction_of(pod)
         goes_on = known is not None and known.reason is MoveReason.ROLLOUT
         # A former leader's clock may have been ahead.
         first_s = min(known.first_s, now_s) if known is not None and goes_on else now_s
         mark = Eviction(first_s, now_s, MoveReason.ROLLOUT)
-        await write_mark(self._caches, self._fenced, pod, mark)
+        return await write_mark(self._caches, self._fenced, pod, mark)
 
     async def _evict(self, pool: AdapterPool, replaced: Replaced, pace: _Pace) -> None:
         note = "it is of an old revision"

@@ -201,7 +201,7 @@ class ForeignSources:
                 continue
             await self._stop(source)
             self._set_watched_sources()
-            if accepted:
+            if self._accepted(source):  # asked again: pools may have changed meanwhile
                 # Another version: known objects stay until it is listed.
                 self._start(source, tasks, running.kind)
             else:
@@ -225,7 +225,7 @@ class ForeignSources:
             if running.kind.read_by(item for _, item in accepted):
                 running.watch.read_again()
             return
-        if len(self._running) >= KINDS_MAX:
+        if len(self._running) >= KINDS_MAX or not accepted:
             return
         pool, first = accepted[0]
         kind = kind if kind is not None else ForeignKind(source, self._claimants, self._caches)
