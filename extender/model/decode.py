@@ -6,7 +6,7 @@ caller keeps what it had.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -52,6 +52,14 @@ from extender.model.objects import (
     ordinal_of,
 )
 from extender.model.quantity import quantity
+from extender.model.quarantine import (
+    CRASHED_PODS,
+    QUARANTINED,
+    VPODS_MAX,
+    WITHIN_S,
+    Quarantine,
+    is_released,
+)
 from extender.model.reading import (
     COUNT_MAX,
     EMPTY,
@@ -262,7 +270,22 @@ def pod_from(obj: Json) -> AdapterPod:
             for volume in mappings(spec, "volumes")
         ),
         refusal="" if node else _refusal_in(status),
+        crashes=_crashes(status),
     )
+
+
+def _crashes(status: Json) -> int:
+    """The sum of restartCount over the containers that failed when they ended last. A container
+    that ended because its machine did has the reason Unknown or ContainerStatusUnknown.
+    """
+    found = 0
+    for container in mappings(status, "containerStatuses"):
+        ended = mapping(container, "lastState", "terminated")
+        count = container.get("restartCount")
+        failed = ended.get("exitCode") not in {None, 0} and "Unknown" not in text(ended, "reason")
+        if failed and isinstance(count, int):
+            found += count
+    return found
 
 
 def _has_stopped(status: Json) -> bool:
@@ -583,6 +606,19 @@ def pool_from(obj: Json) -> AdapterPool:
         scaling=_scaling(obj),
         tenancy=tenancy_from(obj),
         preemption=preemption_from(obj),
+        quarantine=_quarantine(obj),
+    )
+
+
+def _quarantine(obj: Json) -> Quarantine | None:
+    """Read spec.quarantine; None if it is absent. Raises InvalidObject."""
+    where, kind = ("spec", "quarantine"), "AdapterPool"
+    if not isinstance(value_at(obj, where), dict):
+        return None
+    return Quarantine(
+        crashed_pods=_count(obj, kind, (*where, "crashedPods"), CRASHED_PODS, 2),
+        within_s=_count(obj, kind, (*where, "withinSeconds"), WITHIN_S, 1),
+        vpods_max=_count(obj, kind, (*where, "maxVPods"), VPODS_MAX, 1),
     )
 
 
@@ -610,12 +646,23 @@ def pool_namespace_of(vpod: Json) -> str:
     return text(vpod, "spec", "poolRef", "namespace") or text(vpod, "metadata", "namespace")
 
 
+def _is_quarantined(metadata: Json, conditions: Iterable[Condition]) -> bool:
+    """Whether the condition Quarantined is True, and nobody has released the VPod since."""
+    released_at = text(mapping(metadata, "annotations"), names.RELEASED_ANNOTATION)
+    return any(
+        one.type == QUARANTINED
+        and one.status == "True"
+        and not is_released(one.last_transition_time, released_at)
+        for one in conditions
+    )
+
+
 def vpod_from(obj: Json) -> VPod:
     """Decode a VPod with its published placements. Several entries of one pod are summed. Raises
     InvalidObject.
     """
     metadata = mapping(obj, "metadata")
-    kind = "VPod"
+    kind, conditions = "VPod", conditions_of(obj)
     return VPod(
         namespace=text(metadata, "namespace"),
         name=_required(obj, kind, "metadata", "name"),
@@ -631,7 +678,8 @@ def vpod_from(obj: Json) -> VPod:
         observed_generation=_count(obj, kind, ("status", "observedGeneration"), 0),
         scheduled_vreplicas=_count(obj, kind, ("status", "scheduledVReplicas"), 0),
         ready_vreplicas=_optional_count(obj, kind, ("status", "readyVReplicas")),
-        conditions=conditions_of(obj),
+        conditions=conditions,
+        quarantined=_is_quarantined(metadata, conditions),
         deleting=bool(metadata.get("deletionTimestamp")),
         per_vreplica=amounts_from(
             value_at(obj, ("spec", "perVReplica")), _subject(obj, kind), "spec.perVReplica"

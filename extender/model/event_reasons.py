@@ -29,6 +29,8 @@ class EventReason(StrEnum):
     AVAILABLE = "Available"
     MOVED = "Moved"
     PREEMPTED = "Preempted"
+    QUARANTINED = "Quarantined"
+    RELEASED = "Released"
     WOULD_MOVE = "WouldMove"
     PREPARE_TIMED_OUT = "PrepareTimedOut"
     SERVE_TIMED_OUT = "ServeTimedOut"
@@ -40,6 +42,7 @@ class EventReason(StrEnum):
     SCALING_LIMITED = "ScalingLimited"
     REPLICAS_CHANGED = "ReplicasChanged"
     PODS_ABANDONED = "PodsAbandoned"
+    PODS_CRASH = "PodsCrash"
     DESCHEDULED = "Descheduled"
     DESCHEDULING_REFUSED = "DeschedulingRefused"
     ROLLED_OUT = "RolledOut"
@@ -105,6 +108,29 @@ EVENTS: Final = MappingProxyType(
             "Serving",
             (VPOD, POOL),
             "all vreplicas are on pods that are Ready, again or for the first time",
+        ),
+        EventReason.QUARANTINED: EventKind(
+            _WARN,
+            "Scheduling",
+            (VPOD,),
+            "pods crashed soon after they got a share of the vpod, so it gets no further place; "
+            "the note names the pods",
+            "look at the log of these pods, and mend what the vpod asks of its adapter; then "
+            "release it (docs/quarantine.md)",
+        ),
+        EventReason.RELEASED: EventKind(
+            _TELL,
+            "Scheduling",
+            (VPOD,),
+            "a person has released the vpod from its quarantine",
+        ),
+        EventReason.PODS_CRASH: EventKind(
+            _WARN,
+            "Scheduling",
+            (POOL,),
+            "more vpods precede the crashes of pods than `quarantine.maxVPods`, so none is put "
+            "into quarantine",
+            "look at the log of the pool's pods: an image that crashes has this effect, too",
         ),
         EventReason.MOVED: EventKind(
             _TELL,
@@ -312,6 +338,8 @@ HAPPENED: Final = frozenset(
         EventReason.AVAILABLE,
         EventReason.MOVED,
         EventReason.PREEMPTED,
+        EventReason.QUARANTINED,
+        EventReason.RELEASED,
         EventReason.SCALED_UP,
         EventReason.SCALED_DOWN,
         EventReason.PODS_ABANDONED,

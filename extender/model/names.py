@@ -45,6 +45,8 @@ EVICTION_WEBHOOK_NAME: Final = "evictions.vreplica.dev"
 names it in a refusal.
 """
 UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
+RELEASED_ANNOTATION: Final = "vreplica.dev/released-at"
+"""On a VPod: when a person has released it from its quarantine (RFC 3339)."""
 ALLOW_DELETION_ANNOTATION: Final = "vreplica.dev/allow-deletion"
 """On an AdapterPool: allows its deletion although VPods use it."""
 KNATIVE_UNSCHEDULABLE_ANNOTATION: Final = "eventing.knative.dev/unschedulable"

@@ -17,6 +17,7 @@ from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.max_unavailable import USUAL, MaxUnavailable
 from extender.model.node_fit import NodeFit, Taint
+from extender.model.quarantine import Quarantine
 from extender.model.tenancy import WHOLE_POOL, NotAdmitted, Preemption, Tenancy
 
 ORDINAL_MAX: Final = 100_000
@@ -116,6 +117,10 @@ class VPod:
     """As its tenant asks; see ``least``."""
     max_per_pod: int = 0
     """A pod gets no more of its vreplicas than that; 0: any number."""
+    quarantined: bool = False
+    """Its shares have preceded crashes of pods: it keeps what it has, and gets no further place
+    (``model.quarantine``).
+    """
     not_admitted: NotAdmitted | None = None
     """Set by the state only."""
 
@@ -219,6 +224,8 @@ class AdapterPod:
     """The StatefulSet's revision that it was made from, "" if unknown."""
     claims_volumes: bool = False
     """Whether it has volumes of PersistentVolumeClaims, which may tie it to nodes."""
+    crashes: int = 0
+    """How often containers of it were started again, summed over those that crashed last time."""
     refusal: str = ""
     """Why kube-scheduler has found no node, quoted and shortened; "" if it has not said. No
     decision uses it.
@@ -560,6 +567,8 @@ class AdapterPool:
     """None: who comes first gets the pool's slots."""
     preemption: Preemption | None = None
     """None: a vpod of a higher priority is placed first, and takes nothing from others."""
+    quarantine: Quarantine | None = None
+    """None: crashes of pods change nothing for vpods."""
 
     @property
     def sharing(self) -> Tenancy | None:

@@ -40,6 +40,8 @@ class ConflictReason(StrEnum):
     """One vreplica is heavier than slotsPerPod: no pod of the pool can ever hold it."""
     TENANT_NOT_ALLOWED = "TenantNotAllowed"
     """The pool's namespaceSelector does not select the vpod's namespace."""
+    QUARANTINED = "Quarantined"
+    """The vpod's shares have preceded crashes of pods, and nobody has released it yet."""
     QUOTA_EXCEEDED = "QuotaExceeded"
     """The vpod's tenant has as many of the pool's slots as its limit or its fair share allows."""
     PREEMPTED = "Preempted"

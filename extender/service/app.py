@@ -64,6 +64,7 @@ from extender.service.pools.leadership import Leadership
 from extender.service.pools.load_polling import LoadPolling, LoadServer
 from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_status import PoolStatusWriter
+from extender.service.pools.quarantine import Quarantine
 from extender.service.pools.quota_status import QuotaStatusWriter
 from extender.service.pools.reconciler import Reconciler
 from extender.service.pools.rescheduler import Rescheduler
@@ -286,6 +287,9 @@ class Service:
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
         )
         self.quota_status = QuotaStatusWriter(self.caches, fenced=self._fenced, now=self._now)
+        self.quarantine = Quarantine(
+            self.caches, fenced=self._fenced, recorder=self.recorder, now=self._now
+        )
         self.pool_status = PoolStatusWriter(
             self._api,
             self.caches,
@@ -453,6 +457,7 @@ class Service:
             ordinal_history=ordinal_history,
             load=self.load_reports,
             hand_overs=self.committer.hand_overs,
+            quarantine=self.quarantine,
         )
 
     def reconfigure(self, config: Config) -> None:
@@ -540,6 +545,7 @@ class Service:
                 tasks.create_task(self.adapter_leases.run(bucket), name="adapter leases")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
                 tasks.create_task(self.quota_status.run(bucket), name="quota status")
+                tasks.create_task(self.quarantine.run(bucket), name="quarantine")
         finally:
             self.leadership.ended(bucket)
             self.metrics.leader.labels(lease).set(0)

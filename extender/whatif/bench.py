@@ -112,13 +112,13 @@ class Bench:
 
     @property
     def lacks_room(self) -> bool:
-        """Whether the vpod lacks room. False if the pool or its StatefulSet is missing, or the
-        namespace may not use the pool.
+        """Whether the vpod lacks room. False if the pool or its StatefulSet is missing, or the vpod
+        may get no place there.
         """
         pool = self.pool
         if pool.adapter_pool is None or pool.stateful_set is None:
             return False
-        return self.state.allows(pool.adapter_pool, self.vpod.namespace)
+        return self.state.selects(pool.key, self.vpod)
 
     @property
     def slots_waiting(self) -> int:

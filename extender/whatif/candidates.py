@@ -176,6 +176,7 @@ def _says(reason: str) -> str:
     """What a problem of the vpod means for every pod."""
     return {
         ConflictReason.TENANT_NOT_ALLOWED: "the pool is closed to the vpod's namespace",
+        ConflictReason.QUARANTINED: "the vpod is in quarantine",
         ConflictReason.UNSATISFIABLE: "one vreplica is heavier than the pod's slots",
     }.get(ConflictReason(reason), reason)
 

@@ -20,7 +20,9 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.model.counted import EXACT_MAX, counted
 from extender.model.errors import VReplicaError
+from extender.model.names import RELEASED_ANNOTATION
 from extender.model.objects import VPod
+from extender.model.quarantine import QUARANTINED
 from extender.model.reasons import ConflictReason
 from extender.whatif.candidates import candidates_of, loss_by_zone
 from extender.whatif.fix import Fixes
@@ -219,6 +221,11 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
             why = (
                 f"the namespaceSelector of AdapterPool {pool.key} does not select namespace "
                 f"{vpod.namespace}"
+            )
+        case ConflictReason.QUARANTINED:
+            why = (
+                f"its shares have preceded crashes of pods (condition {QUARANTINED}). Release it "
+                f"with the annotation {RELEASED_ANNOTATION}"
             )
         case ConflictReason.UNSATISFIABLE:
             slots = pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0

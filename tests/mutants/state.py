@@ -826,4 +826,46 @@ SCALE_DOWN = (
             "test_a_pool_that_others_size_by_the_time_its_scale_is_read_is_not_scaled",
         ),
     ),
+    Mutant(
+        "a vpod in quarantine gets further places",
+        "extender/engine/state/cluster_state.py",
+        "return not vpod.quarantined and self.allows(state.adapter_pool, vpod.namespace)",
+        "return self.allows(state.adapter_pool, vpod.namespace)",
+        "one pod after the other crashes",
+        (
+            "tests/service/pools/test_quarantine.py::"
+            "test_it_keeps_what_it_has_and_gets_no_further_place",
+            "simulate --seed 900000000 --seeds 4 --events 200 --profile tests/mutants/crashes.yaml",
+        ),
+    ),
+    Mutant(
+        "a vpod in quarantine is moved",
+        "extender/engine/rebalance/relocation.py",
+        "vpod.deleting or vpod.quarantined or any(",
+        "vpod.deleting or any(",
+        "the evictor brings it to the next pod",
+        (
+            "tests/service/pools/test_quarantine.py::"
+            "test_the_evictor_moves_nothing_of_it_off_a_drained_pod",
+        ),
+    ),
+    Mutant(
+        "a crash counts against what has left the pod",
+        "extender/engine/rebalance/crashes.py",
+        "if name == new.name and key in old.ledger",
+        "if name == new.name",
+        "a vpod that does no harm is put into quarantine",
+        (
+            "tests/engine/rebalance/test_crashes.py::"
+            "test_what_has_left_a_pod_before_it_crashes_did_no_harm",
+        ),
+    ),
+    Mutant(
+        "old crashes count against a vpod that was released",
+        "extender/service/pools/quarantine.py",
+        "self._crashes[pool].forget(vpod.key)",
+        "pass",
+        "it goes back into quarantine at once",
+        ("tests/service/pools/test_quarantine.py::test_a_person_releases_it",),
+    ),
 )

@@ -175,6 +175,10 @@ BEHIND: Final = (
     "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
 )
 UNREACHED: Final = {
+    (
+        "quarantine.py",
+        "await asyncio.sleep(RETRY_S)",
+    ): "a condition is not written; nothing is under way then",
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("events.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,

@@ -37,6 +37,7 @@ CHECKED: Final = (
             "pools/pool_scaler",
             "pools/pod_evictions",
             "pools/pool_status",
+            "pools/quarantine",
             "pools/quota_status",
             "pools/reconciler",
             "pools/rescheduler",

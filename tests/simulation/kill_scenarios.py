@@ -28,11 +28,13 @@ from extender.kube.api import (
     Resource,
     TooManyRequests,
 )
+from extender.lab.clock import wall_clock
 from extender.lab.faults import CALM, FaultRates
 from extender.lab.simulation.workload.drains import is_rolled_out
 from extender.lab.simulation.world.facts import PLACEMENTS
 from extender.lab.simulation.world.scale import LOAD_METRIC, NAME, NS, TENANTS, Scale
 from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
+from extender.model.timestamps import timestamp
 from extender.service.pools.leadership import SHARE_AFTER_S
 from tests.simulation.kill_run import Run
 
@@ -288,6 +290,33 @@ async def _share(run: Run) -> None:
     await run.settled()
 
 
+async def _quarantine(run: Run) -> None:
+    """Pods crash soon after they got a vpod, which asks for more; a person releases it, twice."""
+    await run.start()
+    await run.until(lambda: run.replicas() == 2, "two pods are asked for")
+    await run.settled()
+    await run.vpods(6, weights=(1,))
+    await run.settled()
+    run.arm()
+    for turn in (1, 2):
+        container = {
+            "name": "adapter",
+            "restartCount": turn,
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+        }
+        for name in ("dispatcher-0", "dispatcher-1"):
+            await run.patch(
+                PODS, name, {"status": {"containerStatuses": [container]}}, NS, "status"
+            )
+        await asyncio.sleep(5.0)
+        await run.resize(0, 6 + turn)
+        await asyncio.sleep(5.0)
+        released = {"vreplica.dev/released-at": timestamp(wall_clock())}
+        await run.patch(VPODS, "v0", {"metadata": {"annotations": released}}, TENANTS[0])
+        await asyncio.sleep(5.0)
+    await run.settled()
+
+
 async def _limit(run: Run) -> None:
     """A tenant gets its limit, then more, then less; the pool cannot have what both ask for."""
     spec = {"poolRef": {"namespace": NS, "name": NAME}, "limit": 3}
@@ -528,6 +557,11 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
             "limit",
             _limit,
             Scale(nodes=3, slots_per_pod=5, replicas=0, max_pods=2, pools=({"tenancy": {}},)),
+        ),
+        Scenario(
+            "quarantine",
+            _quarantine,
+            _scale(min_pods=2, quarantine={"crashedPods": 2, "withinSeconds": 3600}),
         ),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),

@@ -50,6 +50,8 @@ from extender.model.reasons import ConflictReason
 
 _LOST: Final = frozenset({Step.DROPPED, Step.TRIMMED})
 """Steps of vreplicas that have left a pod for a reason."""
+_NOT_ALLOWED: Final = frozenset({ConflictReason.TENANT_NOT_ALLOWED, ConflictReason.QUARANTINED})
+"""Why a vpod may get no place, whatever the pool has."""
 
 
 class Decision(NamedTuple):
@@ -128,7 +130,8 @@ def place(
     leave_closed: bool = False,
     taken_back: bool = False,
 ) -> Decision:
-    """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
+    """Decide for one vpod. ``allowed``: whether it may get places in the pool
+    (``ClusterState.selects``).
 
     ``leave_closed``: also place elsewhere what it has on closed pods (``PoolPods.closed``), if the
     pool moves vreplicas to shrink. Only for vpods of callers of ``POST /v1/schedule``; the evictor
@@ -214,7 +217,8 @@ class _Plan:
                 ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
             )
         if not allowed:
-            return ConflictReason.TENANT_NOT_ALLOWED
+            quarantined = self.vpod.quarantined
+            return ConflictReason.QUARANTINED if quarantined else ConflictReason.TENANT_NOT_ALLOWED
         pool, vpod = self.pool.adapter_pool, self.vpod
         fits = pool.could_hold(vpod)
         if fits and vpod.min_available > 1 and not self._published():
@@ -224,17 +228,17 @@ class _Plan:
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
         """Add nothing and choose no pod. Remove what is more than the vpod wants.
 
-        A vpod whose namespace may no longer use the pool also loses what no pod can hold, and what
+        A vpod that may get no place any more also loses what no pod can hold, and what
         it has published in a former pool. What only ledgers have, it got while it still might.
         ``failure``: what a plugin that failed has reported; no plugin is asked after that.
         """
         self.failure = failure
         self.kept = self._decided(self._published())
-        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+        if problem in _NOT_ALLOWED:
             self._drop_former_pool()
         # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
         self.weight, self.amounts = self._size_of(self.kept)
-        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+        if problem in _NOT_ALLOWED:
             # It may keep what it has, but not more than a pod can hold. Otherwise another vpod
             # would have to go, or no ledger could cover it.
             self.kept = {

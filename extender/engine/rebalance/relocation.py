@@ -106,14 +106,18 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
-    """Whether a vpod may be moved before placing has decided it again: what one vreplica takes has
-    not changed, and it does not have too much.
+    """Whether a vpod may be moved before placing has decided it again: it is not in quarantine,
+    what one vreplica takes has not changed, and it does not have too much.
     """
     shares = [
         claim.decided for claim in pool.claims_of(vpod.key).values() if claim.decided.vreplicas
     ]
     size = (vpod.weight, vpod.per_vreplica)
-    if vpod.deleting or any((share.weight, share.amounts) != size for share in shares):
+    if (
+        vpod.deleting
+        or vpod.quarantined
+        or any((share.weight, share.amounts) != size for share in shares)
+    ):
         return False
     minimum = (
         pool.adapter_pool.min_pods_per_vpod

@@ -390,13 +390,13 @@ class ClusterState:
         self.on_admitted(pool, vpod)
 
     def selects(self, pool_key: str, vpod: VPod) -> bool:
-        """Whether a vpod may use that pool; true while the pool is not known."""
+        """Whether a vpod may get places in that pool: it is not in quarantine, and the pool selects
+        its namespace. True while the pool is not known.
+        """
         state = self.pools.get(pool_key)
-        return (
-            state is None
-            or state.adapter_pool is None
-            or self.allows(state.adapter_pool, vpod.namespace)
-        )
+        if state is None or state.adapter_pool is None:
+            return True
+        return not vpod.quarantined and self.allows(state.adapter_pool, vpod.namespace)
 
     def placements_from_former_pool(self, pool_key: str, pod_name: str) -> dict[str, Share]:
         """Vpod key -> share that vpods which have changed to another pool still publish on a pod of

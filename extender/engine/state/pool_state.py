@@ -631,7 +631,8 @@ def _asks(vpod: VPod | None) -> tuple[object, ...]:
     """
     if vpod is None or not vpod.vreplicas:
         return ()
-    return (vpod.uid, vpod.vreplicas, vpod.weight, vpod.per_vreplica, vpod.max_per_pod)
+    size = (vpod.vreplicas, vpod.weight, vpod.per_vreplica, vpod.max_per_pod)
+    return (vpod.uid, size, vpod.quarantined)
 
 
 def _neither_vpod() -> VPod:

@@ -521,6 +521,7 @@ class PoolTenancy:
             not vpod.deleting
             and self._pool.could_hold(vpod)
             and (used > 0 or not self._pool.misfit_together(vpod))
+            and not vpod.quarantined
             and self._surroundings.allows(self._pool, vpod.namespace)
         )
         if not may_grow:

@@ -14,6 +14,7 @@ from extender.service.placing.activation import Activation
 from extender.service.placing.handovers import HandOvers
 from extender.service.placing.queue import VPodQueues
 from extender.service.pools.load_reports import LoadReports
+from extender.service.pools.quarantine import Quarantine
 from extender.service.watching.own_writes import OwnWrites
 from extender.service.watching.sources import ForeignSources
 from extender.telemetry.exposition import Label
@@ -44,6 +45,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     ordinal_history: OrdinalHistory,
     load: LoadReports,
     hand_overs: HandOvers,
+    quarantine: Quarantine,
 ) -> None:
     """Declare the gauge."""
     sizes: dict[str, Callable[[], int]] = {
@@ -57,6 +59,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "known_ordinals": lambda: len(ordinal_history),
         "load_shares": load.shares,
         "hand_overs": lambda: len(hand_overs),
+        "crash_shares": lambda: len(quarantine),
     }
     metrics.gauge(
         "kept_entries",

@@ -245,6 +245,7 @@ def _only_status(old: VPod, new: VPod) -> bool:
         old.per_vreplica,
         old.pool,
         old.deleting,
+        old.quarantined,
         old.generation,
     ) == (
         new.uid,
@@ -253,6 +254,7 @@ def _only_status(old: VPod, new: VPod) -> bool:
         new.per_vreplica,
         new.pool,
         new.deleting,
+        new.quarantined,
         new.generation,
     ) and new.observed_generation == new.generation
 

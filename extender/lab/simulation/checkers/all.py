@@ -52,6 +52,7 @@ from extender.lab.simulation.checkers.load_conditions import load_differences
 from extender.lab.simulation.checkers.max_unavailable import MaxUnavailableChecker
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
+from extender.lab.simulation.checkers.quarantine import QuarantineChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
 from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
 from extender.lab.simulation.checkers.settled import Stored
@@ -116,6 +117,7 @@ class Checkers:
         self._reporting = ReportingChecker(context)
         self._assignments = AssignmentChecker(context)
         self.exclusive = ExclusiveChecker(context)
+        self.quarantine = QuarantineChecker(context)
         self.handovers = HandoverChecker(context, self._moves.presence)
         self.max_unavailable = MaxUnavailableChecker(context)
         self.moves = self._moves.made
@@ -218,6 +220,7 @@ class Checkers:
         self._assignments.pod_changed(before, after, pod)
         self.handovers.pod_changed(before, after, old)
         self.exclusive.pod_changed(before, after)
+        self.quarantine.pod_changed(before, after, pod)
         self.max_unavailable.pod_changed(after)
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
@@ -282,6 +285,8 @@ class Checkers:
             )
         if old is not None and old.pool != new.pool:
             self._excuses.note(f"pool {new.key}")
+        if old is not None:
+            self.quarantine.vpod_changed(old, new)
         self._overcommit.limited(old, new)
         self._edited_records.weighed(old, new)
         if old is not None and by_service():

@@ -21,7 +21,12 @@ class HonestyChecker(Checker):
             )
 
     def _is_refused(self, vpod: VPod) -> bool:
-        lately = (f"labels {vpod.namespace}", f"selector {vpod.pool}", f"pool {vpod.key}")
+        lately = (
+            f"labels {vpod.namespace}",
+            f"selector {vpod.pool}",
+            f"pool {vpod.key}",
+            f"quarantine {vpod.key}",
+        )
         return not any(map(self._excuses.holds, lately)) and not self._stored.is_allowed(vpod)
 
     def check_others(self, old: VPod, new: VPod) -> None:
@@ -41,7 +46,12 @@ class HonestyChecker(Checker):
         """
         pool = self._stored.pool(new.pool)
         stays = pool.deleted or not self._stored.is_allowed(new) or new.deleting
-        lately = (f"gone {pool.name}", f"pool {new.key}", f"selector {pool.name}")
+        lately = (
+            f"gone {pool.name}",
+            f"pool {new.key}",
+            f"selector {pool.name}",
+            f"quarantine {new.key}",
+        )
         if (
             0 < new.total < new.least
             and (not old.total or new.total < old.total)

@@ -62,9 +62,11 @@ class Stored:
         return self.pools.get(vpod.pool, Pool(vpod.pool))
 
     def is_allowed(self, vpod: VPod) -> bool:
-        """Return whether the vpod's pool selects its namespace. If it does not, the vpod keeps what
-        it has, and gets nothing more.
+        """Return whether the vpod's pool selects its namespace, and the vpod is not in quarantine.
+        If not, the vpod keeps what it has, and gets nothing more.
         """
+        if vpod.quarantined:
+            return False
         labels = self.labels.get(vpod.namespace, {})
         return all(labels.get(key) == value for key, value in self.pool_of(vpod).selector.items())
 
@@ -307,7 +309,8 @@ class Stored:
             return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
         if self._is_nobodys(vpod):
             return []
-        says_why = vpod.condition == ("False", "TenantNotAllowed")
+        why = "Quarantined" if vpod.quarantined else "TenantNotAllowed"
+        says_why = vpod.condition == ("False", why)
         if (vpod.total < vpod.wanted) is not says_why:
             return [f"{vpod.key} is not allowed in {vpod.pool}, and Scheduled is {vpod.condition}"]
         return []

@@ -18,6 +18,7 @@ from extender.kube.api import NODES, ApiError
 from extender.lab.faults import CALM
 from extender.lab.simulation.workload.acts import ActsOfPart, Scene
 from extender.lab.simulation.workload.callers import CallerActs
+from extender.lab.simulation.workload.crashes import CrashActs
 from extender.lab.simulation.workload.crowds import Crowds
 from extender.lab.simulation.workload.dimensions import DimensionActs
 from extender.lab.simulation.workload.drains import Drains
@@ -50,6 +51,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "priorities": PriorityActs,
     "gangs": GangActs,
     "placement": PlacementActs,
+    "crashes": CrashActs,
 }
 
 

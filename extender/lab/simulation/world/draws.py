@@ -105,6 +105,10 @@ def _with_parts_of_pools(
         dice = random.Random(f"{seed}/priorities")
         pools = tuple({**drawn_preemption(dice), **pool} for pool in scale.pools)
         scale = replace(scale, pools=pools)
+    if "crashes" in parts:
+        dice = random.Random(f"{seed}/crashes")
+        pools = tuple({**drawn_quarantine(dice), **pool} for pool in scale.pools)
+        scale = replace(scale, pools=pools)
     if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
         scale = replace(scale, pools=pools, load=True)
@@ -174,6 +178,14 @@ def _with_max_unavailable(pool: Obj, rng: random.Random) -> Obj:
         return pool
     limits = {"pool": most, **({"perVPod": per_vpod} if per_vpod is not None else {})}
     return {**pool, "handoff": {**pool["handoff"], "maxUnavailable": limits}}
+
+
+def drawn_quarantine(rng: random.Random) -> Obj:
+    """Return ``spec.quarantine`` of a pool; nothing for a pool without."""
+    if rng.random() < 0.3:
+        return {}
+    limits = {"crashedPods": rng.choice((2, 2, 3)), "withinSeconds": rng.choice((5, 60, 300))}
+    return {"quarantine": {**limits, "maxVPods": rng.choice((1, 3, 100))}}
 
 
 def drawn_preemption(rng: random.Random) -> Obj:

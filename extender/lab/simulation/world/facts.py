@@ -175,6 +175,8 @@ class VPod:
     min_available: int = 0
     max_per_pod: int = 0
     """The most of its vreplicas on a pod; 0: any number."""
+    quarantined: bool = False
+    """It gets no further place until somebody releases it."""
     deleting: bool = False
 
     @property
@@ -246,6 +248,8 @@ class Pool:
     """spec.tenancy."""
     preempts: bool = False
     """Whether vpods of a higher priority take slots from others (``spec.preemption``)."""
+    quarantine: Mapping[str, int] = field(default_factory=dict)
+    """spec.quarantine."""
     ordinals: range = field(default_factory=lambda: range(0))
     capacities: Mapping[str, int] = field(default_factory=dict)
     """What a pod has beside slots."""
@@ -270,6 +274,7 @@ class Pool:
         self.slots = spec["slotsPerPod"]
         self.capacities = spec.get("capacities") or {}
         self.tenancy, self.preempts = spec.get("tenancy"), "preemption" in spec
+        self.quarantine = spec.get("quarantine") or {}
         self.min_pods = spec.get("minPods", 0)
         self.max_pods = spec.get("maxPods")
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
@@ -405,6 +410,13 @@ def _read_amounts(text: str | None) -> dict[str, dict[str, int]]:
     return {key: v[2] for key, v in plain.items() if isinstance(v, list) and len(v) > 2}
 
 
+def _is_quarantined(metadata: Obj, condition: Obj | None) -> bool:
+    if condition is None or condition["status"] != "True":
+        return False
+    released = (metadata.get("annotations") or {}).get("vreplica.dev/released-at", "")
+    return bool(released < condition["lastTransitionTime"])
+
+
 def read_vpod(obj: Obj) -> VPod:
     """Read a vpod."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
@@ -426,6 +438,7 @@ def read_vpod(obj: Obj) -> VPod:
         preempts=spec.get("preemptionPolicy") != "Never",
         min_available=spec.get("minAvailable", 0),
         max_per_pod=(spec.get("placement") or {}).get("maxPerPod", 0),
+        quarantined=_is_quarantined(metadata, conditions.get("Quarantined")),
         deleting="deletionTimestamp" in metadata,
         observed=status.get("observedGeneration", 0),
         placements=placements,

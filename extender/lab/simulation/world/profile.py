@@ -150,11 +150,13 @@ PARTS: Final = {
     "priorities": "pools in which vpods of a higher priority take slots from others",
     "gangs": "vpods that need several vreplicas together",
     "placement": "vpods that limit how many of their vreplicas a pod gets",
+    "crashes": "containers that crash, and pools that put the vpods before that into quarantine",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
 PARTS_LAST: Final = (
     *("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff"),
     *("loadSource", "ownProfiles", "tenancy", "priorities", "gangs", "placement"),
+    "crashes",
 )
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
