@@ -140,7 +140,8 @@ def test_a_resolver_that_may_watch_nothing_is_refused():
 
 async def test_a_failure_that_nobody_has_thought_of_ends_no_watch(scheduler, monkeypatch):
     scheduler.pod("worker-0").assign(ORDERS)
-    real, failed = Service.lines, []
+    real = Service.lines
+    failed: list[str] = []
 
     def lines(service, path, query):
         if not failed:
