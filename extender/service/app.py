@@ -83,6 +83,8 @@ log: Final = logging.getLogger(__name__)
 
 BIND_SEEN_WITHIN_S: Final = 1.0
 """How long a bind waits at most for the watch to show it: at most a quarter of its deadline."""
+CATCH_UP_MAX_S: Final = 120.0
+"""For what a new leader has to read. After it the process ends, and so gives its Lease away."""
 EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 
 
@@ -299,6 +301,7 @@ class Service:
             more_conditions=self._more_conditions,
             foreign=lambda: self.autoscaler.foreign,
             desired=lambda: self.autoscaler.desired,
+            refused=lambda: self.autoscaler.refused,
             load=self.load_reports.summary,
         )
 
@@ -523,7 +526,9 @@ class Service:
         wrote.
         """
         if self.leadership.electors:
-            await self.informers.catch_up()
+            # Else a replica that renews its Lease and cannot list would keep it, and nobody led.
+            async with asyncio.timeout(CATCH_UP_MAX_S):
+                await self.informers.catch_up()
         self.autoscaler.take_over(bucket)
         self.leadership.began(bucket)
         lease = self.leadership.lease_name(bucket)

@@ -354,7 +354,7 @@ MAX_UNAVAILABLE = (
     Mutant(
         "the turn of a pod whose write was not answered counts for nothing",
         "extender/service/pools/evictions.py",
-        "return not isinstance(error, OutcomeUnknown)",
+        "return not isinstance(error, (OutcomeUnknown, Conflict))",
         "return True",
         "I8: the rollout takes another pod in the same look",
         (

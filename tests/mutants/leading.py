@@ -38,7 +38,7 @@ LEADING = (
     Mutant(
         "a lease that is held is taken",
         _SEEN,
-        "            return not self._is_ours() and not self._expired()\n        if self",
+        "            return not self.is_ours() and not self._expired()\n        if self",
         "            return False\n        if self",
         "two would lead",
         (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
@@ -129,8 +129,8 @@ LEADING = (
     Mutant(
         "who has held a lease before takes a deleted one at once",
         _SEEN,
-        "if self._is_ours() and still_leading():",
-        "if self._is_ours():",
+        "if self.is_ours() and still_leading():",
+        "if self.is_ours():",
         "it was paused, another one led meanwhile, and leads on until it looks",
         (
             f"{_TEST}test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile",

@@ -863,8 +863,8 @@ SCALE_DOWN = (
     Mutant(
         "old crashes count against a vpod that was released",
         "extender/service/pools/quarantine.py",
-        "self._crashes[pool].forget(vpod.key)",
-        "pass",
+        "            known.forget(vpod.key)\n        self._event(",
+        "            pass\n        self._event(",
         "it goes back into quarantine at once",
         ("tests/service/pools/test_quarantine.py::test_a_person_releases_it",),
     ),

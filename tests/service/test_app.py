@@ -71,6 +71,29 @@ async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_i
 
 
 @pytest.mark.looptime
+async def test_a_replica_that_leads_and_cannot_list_gives_its_lease_away(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    first = world.service(elect=True, seed=1)
+
+    async def answers_nothing() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(first.informers, "relist_own_vpods", answers_nothing)
+    running = asyncio.create_task(first.run())
+    await asyncio.sleep(30)
+    assert await world.lease_holder() == first.identity
+    async with world.serving(elect=True, seed=2) as second:
+        await until(second.leading, timeout_s=180)
+        await until(world.placed, 4)
+    with pytest.raises(ExceptionGroup) as ended:
+        await running
+    assert ended.group_contains(TimeoutError)
+
+
+@pytest.mark.looptime
 async def test_in_shadow_mode_the_service_compares_with_the_active_one_and_writes_nothing():
     world = await World.create(replicas=2, maxPods=4)
     async with world.serving(mode=Mode.SHADOW, elect=True, seed=2) as shadow:

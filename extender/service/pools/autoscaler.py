@@ -105,6 +105,15 @@ class Autoscaler:
         numbers = {key: pool.writes.foreign for key, pool in self._pools.items()}
         return {key: number for key, number in numbers.items() if number is not None}
 
+    @property
+    def refused(self) -> dict[str, str]:
+        """Pool key -> why it cannot be scaled, for pools for which that has failed repeatedly."""
+        return {
+            key: pool.refused
+            for key, pool in self._pools.items()
+            if pool.refused and pool.held_back
+        }
+
     # -- triggers ----------------------------------------------------------------------------------
 
     def trigger(self, pool: str) -> None:
@@ -266,6 +275,7 @@ class Autoscaler:
                 error,
                 extra={"pool": pool.key},
             )
+            pool.refused = str(error)
             pool.retry(error.retry_after_s)
         finally:
             self._running.discard(pool.key)

@@ -118,6 +118,8 @@ class PoolScaler:
         """
         self._needs: tuple[int, int] | None = None
         """The needs when somebody else's number was first seen."""
+        self.refused = ""
+        """What the last look has failed with; "" if it has not."""
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed, if the pool may not have so many; otherwise 0."""
@@ -172,7 +174,7 @@ class PoolScaler:
         """Scale up, down or not at all. Raises ApiError; NotFound if there is no StatefulSet."""
         self._look_at = now() + PERIOD_S * self._jitter()
         await self._decide()
-        self._failures = 0
+        self._failures, self.refused = 0, ""
 
     def _jitter(self) -> float:
         return self._context.rng.uniform(0.9, 1.1)

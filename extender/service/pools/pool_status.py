@@ -240,16 +240,19 @@ class PoolStatusWriter:
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]],
         foreign: Callable[[], Mapping[str, int]],
         desired: Callable[[], Mapping[str, int]],
+        refused: Callable[[], Mapping[str, str]],
         load: Callable[[AdapterPool], LoadSummary | None] = no_load,
     ) -> None:
         """``more_conditions``: of a pool, besides ``pool_conditions``. ``foreign``: pool key ->
         replicas that somebody else has asked for. ``desired``: pool key -> the pods that it should
-        have. ``load``: what is known of a pool's load.
+        have. ``refused``: pool key -> why it cannot be scaled. ``load``: what is known of a
+        pool's load.
         """
         self._load = load
         self._recorder = recorder
         self._foreign = foreign
         self._desired = desired
+        self._refused = refused
         self._api = api
         self._fenced = fenced
         self._caches = caches
@@ -287,6 +290,14 @@ class PoolStatusWriter:
             return
         seen = self._look(state, self._foreign().get(pool.key))
         conditions = [*seen.conditions, *self._more_conditions(pool)]
+        if (why := self._refused().get(pool.key)) and _WITHIN_LIMITS in conditions:
+            note = f"the StatefulSet cannot be scaled: {why}"[:1024]
+            conditions[conditions.index(_WITHIN_LIMITS)] = (
+                "ScalingLimited",
+                True,
+                "ScaleFailed",
+                note,
+            )
         plain: Obj = {
             "observedGeneration": pool.generation,
             **seen.numbers,

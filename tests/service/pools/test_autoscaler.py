@@ -17,6 +17,7 @@ from extender.kube.api import (
     STATEFULSETS,
     VPODS,
     ApiError,
+    Forbidden,
     OutcomeUnknown,
     PatchType,
     TooManyRequests,
@@ -391,6 +392,19 @@ async def test_a_scale_down_of_which_the_answer_is_lost_is_no_foreign_one_and_no
         await asyncio.sleep(1.5 * PERIOD_S)
         assert (await world.replicas(), scale_writes(world)) == (0, 1)
         assert service.autoscaler.foreign == {}
+
+
+async def test_a_pool_that_may_not_be_scaled_says_so_until_it_may():
+    world = await a_pool(1)
+    refusal = Forbidden(403, "Forbidden", "statefulsets/scale may not be written")
+    fault = world.api.fail("update", "statefulsets/scale", before=refusal, times=1_000)
+    async with world.serving(), controller(world):
+        await world.vpod("a", 30)
+        await until(lambda: world.pool_condition("ScalingLimited"), ("True", "ScaleFailed"))
+        assert "may not be written" in await world.pool_message("ScalingLimited")
+        fault.times = 0
+        await until(world.placed, 30, timeout_s=120)
+        await until(lambda: world.pool_condition("ScalingLimited"), ("False", "WithinLimits"))
 
 
 # -- another writer --------------------------------------------------------------------------------
