@@ -4,6 +4,7 @@ preempts.
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.scaling.size import plan_scale
@@ -235,6 +236,33 @@ def test_a_pool_whose_vpods_have_what_they_want_is_patient_again():
     scene.state.expire(165.0)
     ask(scene, "high", 4, priority=HIGH)
     assert admitted(scene) == {"low": 10, "high": 4}
+
+
+@pytest.mark.parametrize("is_seen_to_go", [True, False], ids=["deleted", "replaced"])
+@pytest.mark.parametrize(
+    ("seen_at", "is_overdue"),
+    [
+        pytest.param(105.0, False, id="it has waited in part"),
+        pytest.param(160.0, True, id="it is overdue"),
+    ],
+)
+def test_who_is_made_anew_under_its_name_waits_anew(
+    seen_at: float, is_overdue: bool, is_seen_to_go: bool
+):
+    scene = ask(a_scene(max_pods=None), "low", 10, 10, priority=LOW)
+    ask(scene, "high", 4, priority=HIGH, uid="first")
+    for now in (100.0, seen_at):
+        scene.state.expire(now)
+    assert (scene.pool.patience.overdue == {"tenant/high"}) is is_overdue
+    if is_seen_to_go:
+        scene.no_vpod("high")
+    ask(scene, "high", 4, priority=HIGH, uid="second")
+    assert admitted(scene) == {"low": 10, "high": 4}
+    scene.state.expire(161.0)
+    assert not scene.pool.patience.overdue
+    assert admitted(scene) == {"low": 10, "high": 4}
+    scene.state.expire(221.0)
+    assert admitted(scene) == {"low": 6, "high": 4}
 
 
 def test_who_waits_behind_nobody_makes_no_pool_impatient():

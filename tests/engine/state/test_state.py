@@ -251,6 +251,26 @@ def test_a_pool_that_came_before_its_stateful_set_knows_its_pods_afterwards():
     assert state.pool(POOL).schedulable == 1
 
 
+def test_a_pool_that_goes_has_no_source_that_is_complete():
+    """One of its name that comes again has not received its foreign objects yet: it would take what
+    its ledgers have of them for left over.
+    """
+    scene = Scene().pod(0, {"tenant/g@groups.x": 2})
+    scene.pool.watched_sources = frozenset({"groups.x"})
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
+    assert scene.pool.watched_sources == frozenset()
+    scene.state.adapter_pool_changed(None, a_pool())
+    assert scene.pool.watched_sources == frozenset()
+
+
+def test_a_pod_of_a_pools_former_stateful_set_still_belongs_to_the_pool():
+    scene = Scene().pod(0, {"tenant/a": 2}).other_stateful_set("second")
+    pod = scene.pool.pods["dispatcher-0"].pod
+    assert pod is not None
+    assert not scene.pool.counts(pod), "it gets nothing new"
+    assert scene.state.counts(pod), "what has moved is taken from it"
+
+
 def test_pods_over_their_capacity_are_those_whose_ledger_is():
     scene = Scene(slots=3).pod(0, {"tenant/a": 4}).pod(1, {"tenant/b": 3}).vpod("b", 9, {1: 9})
     assert [pod.name for pod in scene.pool.overcommitted()] == ["dispatcher-0"]
