@@ -6,9 +6,10 @@ import pytest
 
 from extender.kube.api import LEASES, ApiError, Conflict
 from extender.kube.leader import LeaderElector, LeadStuck, new_identity
-from extender.kube.lease import LeaseConfig
+from extender.kube.lease import RELEASED_S, LeaseConfig
 from extender.kube.seen_lease import Candidacy
 from extender.model.errors import HistoryReplaced
+from extender.model.timestamps import micro_time
 from tests.kube.fakes import StoreApi, wall
 
 pytestmark = pytest.mark.looptime
@@ -221,6 +222,33 @@ async def test_a_suspended_machine_whose_monotonic_clock_stood_still_knows_too(a
     assert elector.still_leading()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_who_was_suspended_while_another_led_begins_anew(api: StoreApi):
+    """The other one has given the Lease up again, but what it has written was not seen."""
+    one = Replica(api, "one")
+    ahead_s = 0.0
+    one.elector._now = lambda: wall() + ahead_s
+    await asyncio.sleep(5)
+    assert one.log == ["start"]
+    since = one.elector.leading_since
+    ahead_s = 60.0
+    for identity, duration_s in (("two", 15), ("", RELEASED_S)):
+        held = {
+            **spec(api),
+            "holderIdentity": identity,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": micro_time(wall() + ahead_s),
+            "leaseTransitions": 1,
+        }
+        await api.update(LEASES, "ns", KEY[2], {**api.objects[KEY], "spec": held})
+    await asyncio.sleep(2.5)
+    assert one.log[:2] == ["start", "stop"]
+    await asyncio.sleep(20)
+    assert one.log == ["start", "stop", "start"]
+    assert one.elector.still_leading()
+    assert one.elector.leading_since > since
+    await one.stop()
 
 
 async def test_seeing_another_holder_ends_leadership_at_once_and_it_competes_again(api: StoreApi):

@@ -12,8 +12,10 @@ from extender.kube.api import (
     Preconditions,
     TooManyRequests,
 )
-from extender.model.eviction import FRESH_S
+from extender.model.decode import pod_from
+from extender.model.eviction import FRESH_S, Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
+from extender.service.pools.evictions import EvictionMarks, give_turns
 from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
 from tests.support.adapters import adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
@@ -297,3 +299,33 @@ async def test_an_eviction_of_a_former_pod_of_the_name_is_left_to_the_api_server
         with pytest.raises(TooManyRequests):
             await world.cluster.evict(NS, "dispatcher-0", preconditions=Preconditions(uid, ""))
         assert await world.annotation(0, EVICTING_ANNOTATION) is not None
+
+
+async def test_while_a_turn_may_be_stored_that_is_not_seen_yet_no_other_pod_gets_one():
+    """The watch is behind, so that the turn, whose answer was lost, is written again."""
+    world = await a_world(0, 1, replicas=2, handoff={"maxUnavailable": {"pool": 2}})
+    now_s = world.cluster.server.now()
+    waits = [Eviction(now_s + ordinal, now_s + ordinal) for ordinal in (0, 1)]
+    for ordinal, mark in enumerate(waits):
+        await world.ready(ordinal)
+        text = encode_eviction(mark, await world.uid(ordinal))
+        await world.annotate(ordinal, **{EVICTING_ANNOTATION: text})
+    await world.sync()
+    has_turn = encode_eviction(waits[0]._replace(turn_s=now_s), await world.uid(0))
+    await world.annotate(0, **{EVICTING_ANNOTATION: has_turn})
+    marks = EvictionMarks(world.caches, asyncio.get_running_loop().time)
+    state = world.caches.state.pool(POOL)
+
+    async def give() -> bool:
+        return await give_turns(world.caches, lambda _pool: world.api, state, now_s, marks)
+
+    assert not await give()
+    assert [await gets_turn(world, ordinal) for ordinal in (0, 1)] == [True, False]
+    await world.sync("pods")
+    assert await give()
+    assert await gets_turn(world, 1)
+
+
+async def gets_turn(world: World, ordinal: int) -> bool:
+    mark = eviction_of(pod_from(await world.pod_object(ordinal)))
+    return mark is not None and not mark.waits

@@ -8,11 +8,24 @@ from dataclasses import replace
 import pytest
 
 from extender.kube.api import PODS, STATEFULSETS, VPODS
+from extender.model.assignment import (
+    Acknowledged,
+    AssignedShare,
+    Assignment,
+    ShareInstruction,
+    ShareState,
+    encode_acknowledged,
+    encode_assignment,
+)
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.model.objects import AdapterPod, Handoff, HandoffMode
+from extender.service.placing.exclusive import ExclusiveShares
+from extender.service.placing.handover_view import HandOverViews
+from extender.service.watching.caches import Caches
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
-from tests.support.builders import NS, POOL
+from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
@@ -244,3 +257,51 @@ async def test_an_adapter_that_may_not_serve_yet_is_not_blamed():
             await serves(known, {1: 2}, timeout_s=100)
             await asyncio.sleep(5)
             assert (await world.conditions())["Available"]["reason"] == "AllReady"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        pytest.param({}, "Prepare", id="it runs"),
+        pytest.param({"stopped": True}, "Prepare", id="its containers have crashed"),
+        pytest.param({"deleting": True}, "Prepare", id="they are about to stop"),
+        pytest.param({"stopped": True, "deleting": True}, "Serve", id="they have stopped"),
+        pytest.param({"stopped": True, "finished": True}, "Serve", id="they have finished"),
+    ],
+)
+async def test_only_who_has_stopped_for_good_holds_nothing_any_more(fields, told: str):
+    """The kubelet starts the containers of a pod that stays again, and they serve on."""
+    caches = Caches()
+    shares = ExclusiveShares(
+        caches,
+        adapter_of=(adapter_of := HandOverViews(caches).adapter),
+        leads_since=lambda _pool: float("-inf"),
+        clock=asyncio.get_running_loop().time,
+        request_assignment=lambda _pool, _vpod: None,
+    )
+    caches.nodes.update(a_node())
+    caches.stateful_sets.update(a_stateful_set(2))
+    handoff = Handoff(mode=HandoffMode.EXCLUSIVE, lease_s=LEASE_S)
+    caches.pools.update(a_pool(handoff=handoff))
+    leaves = a_told_pod(0, AssignedShare(2, 1, 2, 5))
+    caches.pods.update(leaves)
+    comes = a_told_pod(1, AssignedShare(2, 1, 2, 5, ShareState.PREPARE))
+    caches.pods.update(comes)
+    caches.vpods.update(a_vpod("a", 2, {1: 2}, resource_version="1"))
+    await asyncio.sleep(LEASE_S + 1)  # the leader is not new any more
+    caches.pods.update(replace(leaves, resource_version="2", ready=False, **fields))
+    current = adapter_of(comes).share_of(KEY)
+    state = caches.state.pool(POOL)
+    assert shares.narrowed(state, comes, KEY, current, ShareInstruction()).state == told
+
+
+def a_told_pod(ordinal: int, share: AssignedShare) -> AdapterPod:
+    told = Assignment(7, f"{NS}/dispatcher-{ordinal}", f"uid-{ordinal}", {KEY: share}, LEASE_S)
+    return a_pod(
+        ordinal,
+        {KEY: 2},
+        ready=True,
+        resource_version="1",
+        assignment_text=encode_assignment(told),
+        acknowledged_text=encode_acknowledged(Acknowledged(7, 1)),
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, Forbidden, NotFound
+from extender.kube.api import ADAPTERPOOLS, PODS, Forbidden, NotFound, Resource
 from extender.model.decode import pod_from
 from extender.model.eviction import Eviction, encode_eviction, eviction_of
 from extender.model.names import EVICTING_ANNOTATION
@@ -16,7 +16,7 @@ from tests.service.placing.test_handovers import a_world, moved
 from tests.support.adapters import Adapters
 from tests.support.builders import NS, POOL
 from tests.support.rollouts import Controller, annotation, controlled, revisions, with_strategy
-from tests.support.service import World, lost, until
+from tests.support.service import FaultApi, World, lost, until
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]  # hours of virtual time
 
@@ -299,6 +299,40 @@ async def test_a_turn_whose_answer_is_lost_counts_before_the_rollout_takes_a_pod
             await asyncio.sleep(0.02)
             taken = [ordinal for ordinal in range(6) if await has_turn(world, ordinal)]
             assert len(taken) <= 1
+
+
+async def test_a_turn_that_is_stored_and_not_seen_counts_before_the_rollout_takes_a_pod(
+    monkeypatch,
+):
+    """Its answer is lost, and the watch is behind: written again, it conflicts."""
+    watch, goes_on = FaultApi.watch, asyncio.Event()
+    goes_on.set()
+
+    async def late(self: FaultApi, resource: Resource, *args, **options):
+        async for event in watch(self, resource, *args, **options):
+            if resource is PODS:
+                await goes_on.wait()
+            yield event
+
+    async def falls_behind() -> None:
+        goes_on.clear()
+
+    monkeypatch.setattr(FaultApi, "watch", late)
+    limits = {"maxUnavailable": {"pool": 1}}
+    async with rolling(minPods=6, slots=8, handoff=limits) as (world, controller, _):
+        await until(world.replicas, 6)
+        await asyncio.sleep(15)
+        now_s = world.cluster.server.now()
+        mark = encode_eviction(Eviction(now_s, now_s), await world.uid(0))
+        world.api.fail("patch", "pods", name="dispatcher-0", after=lost(), then=falls_behind)
+        await world.annotate(0, **{EVICTING_ANNOTATION: mark})
+        controller.roll_out("r2")
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            taken = [ordinal for ordinal in range(6) if await has_turn(world, ordinal)]
+            assert len(taken) <= 1
+        assert await has_turn(world, 0)
+        goes_on.set()
 
 
 async def has_turn(world: World, ordinal: int) -> bool:
