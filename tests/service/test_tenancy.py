@@ -8,12 +8,17 @@ from typing import Any, Final
 import pytest
 
 from extender.kube.api import CRDS, NAMESPACES, VPODS, VREPLICAQUOTAS, Obj, PatchType
+from extender.model.bucket import Bucket
 from extender.model.counted import EXACT_MAX
 from extender.model.names import API_VERSION
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
+from extender.model.tenancy import VReplicaQuota
+from extender.service.pools.quota_status import PERIOD_S, WRITES_MAX, QuotaStatusWriter
+from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL
-from tests.support.service import World, until
+from tests.support.service import World, until, wall
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -312,3 +317,23 @@ async def test_what_a_quota_takes_is_no_preemption():
         await asyncio.sleep(1)
         assert await world.events("Preempted") == []
         assert "preempted_vreplicas_total 0.0" in service.metrics.render().decode()
+
+
+async def test_quotas_of_one_bucket_get_their_turns_whatever_another_bucket_writes():
+    world, caches = World(), Caches()
+    writer = QuotaStatusWriter(caches, fenced=lambda _pool: world.api, now=wall)
+    buckets = Bucket(0, 2), Bucket(1, 2)
+    many, single = (
+        next(pool for number in range(99) if bucket.has(pool := f"{NS}/pool-{number}"))
+        for bucket in buckets
+    )
+    pools = {f"a-{number:02}": many for number in range(2 * WRITES_MAX)} | {"z": single}
+    for namespace, pool in pools.items():
+        caches.quotas.update(VReplicaQuota(namespace=namespace, name="quota", pool=pool))
+    # No write ever changes the caches, so each quota is outdated again in the next period.
+    async with at_work(*(writer.run(bucket) for bucket in buckets)):
+        await asyncio.sleep(1.5 * PERIOD_S)
+    written = [
+        call.namespace for call in world.api.calls if call.is_a("patch", "vreplicaquotas/status")
+    ]
+    assert set(written) == pools.keys()

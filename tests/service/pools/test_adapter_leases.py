@@ -36,7 +36,7 @@ from extender.service.http.adapters.acknowledge import AcknowledgeVerb
 from extender.service.http.adapters.callers import AdapterCaller
 from extender.service.pools.adapter_leases import HEARS_S, LOOK_S, STORED_S, AdapterLeases
 from extender.service.watching.caches import Caches
-from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set
+from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.service import World, until, wall
 from tests.support.tasks import at_work
 
@@ -404,6 +404,19 @@ async def test_the_lease_that_counts_is_the_one_that_the_adapter_was_told(lease_
         assert world.api.count("patch", "pods") == 0
         await asyncio.sleep(LOOK_S + 1)
         assert world.api.count("patch", "pods") == 1
+
+
+async def test_a_pod_whose_ordinal_is_gone_is_marked_too():
+    """It serves what it has until there is room elsewhere."""
+    world, caches = World(), Caches()
+    fill(caches)
+    told = encode_assignment(Assignment(1, f"{NS}/dispatcher-1", "uid-1", {}, LEASE_S))
+    said = encode_acknowledged(Acknowledged(1, 0, renewed=timestamp(wall())))
+    caches.pods.update(a_pod(1, {}, ready=True, assignment_text=told, acknowledged_text=said))
+    assert caches.state.pool(POOL).pods["dispatcher-1"].condemned
+    async with at_work(leases_of(world, caches).run()):
+        await asyncio.sleep(STORED_S + LEASE_S + LOOK_S)
+    assert world.api.count("patch", "pods", "dispatcher-1") == 1
 
 
 @pytest.mark.parametrize("change", ["a renewal", "another pod"])

@@ -3,6 +3,8 @@ for gone unseen.
 """
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -276,6 +278,19 @@ async def test_a_pool_that_ceases_to_declare_a_kind_keeps_what_its_objects_publi
         assert world.api.count("watch", "consumergroups") == watches
 
 
+async def test_conditions_about_kinds_that_a_pool_has_dropped_meanwhile_go_with_the_next_leader():
+    world = await a_world(defined=False)
+    await world.pods(0)
+    kinds = ("SourceUnavailable", "SourceConflict")
+    async with world.serving():
+        await condition_is(world, "SourceUnavailable", "True", "NotServed")
+        await condition_is(world, "SourceConflict", "False", "NoConflict")
+    await patch_pool(world, {"sources": []})
+    async with world.serving(seed=2):
+        for kind in kinds:
+            await until(partial(world.pool_condition, kind), ("", ""), timeout_s=30)
+
+
 async def patch_pool(world: World, spec: Obj, pool: str = "dispatcher") -> None:
     await world.cluster.patch(ADAPTERPOOLS, NS, pool, {"spec": spec}, patch_type=PatchType.MERGE)
 
@@ -524,6 +539,28 @@ async def test_paths_that_change_are_read_from_the_next_list_on():
 
 def _shares(pod: Obj) -> list[Share]:
     return list(pod_from(pod).ledger.values())
+
+
+async def test_a_kind_that_is_dropped_while_its_old_watch_is_stopped_ends_nothing():
+    paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
+    place = {**PLACE, "paths": paths}
+    world = await a_world(sources=[place])
+    await world.pods(0)
+    await group(world, replicas=3)
+    async with world.serving() as service:
+        await placed_is(world, 3)
+        sources, pools = service.informers.sources, service.caches.pools
+        await patch_pool(world, {"sources": [{**place, "version": "v1beta9"}]})
+        while sources.objects():  # noqa: ASYNC110 - the watch is about to end
+            await asyncio.sleep(0)
+        pool = pools.get(POOL)
+        assert pool is not None
+        pools.update(replace(pool, sources=(), generation=pool.generation + 1))
+        await asyncio.sleep(5)
+        assert service.caches.vpods.get(KEY) is None
+        await patch_pool(world, {"sources": [place]})
+        await want(world, 5)
+        await placed_is(world, 5)
 
 
 async def test_vpods_are_listed_again_without_losing_those_of_foreign_kinds():
