@@ -11,12 +11,17 @@ import orjson
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, PODS, STATEFULSETS, VPODS, Obj, PatchType
+from extender.model.bucket import WHOLE
 from extender.model.names import API_VERSION
-from extender.model.objects import VPod
+from extender.model.objects import LabelSelector, Namespace, VPod
 from extender.model.reasons import ConflictReason
 from extender.service.http.schedule import vpod_of_request
+from extender.service.placing.activation import Activation
+from extender.service.placing.queue import VPodQueues
+from extender.service.watching.caches import Caches
 from tests.service.watching import test_sources as sources
-from tests.support.builders import NS
+from tests.support import builders
+from tests.support.builders import NS, POOL, a_vpod
 from tests.support.service import TENANT, World, until
 
 pytestmark = pytest.mark.looptime
@@ -196,3 +201,32 @@ async def select(world: World, selector: Obj) -> None:
 async def is_back(world: World) -> bool:
     pods = (await world.cluster.list_page(PODS)).items
     return any(p["metadata"]["name"] == "dispatcher-0" and p["spec"].get("nodeName") for p in pods)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "comes"),
+    [
+        pytest.param("unrelated", {"tier": "paid"}, False, id="of a namespace without vpods"),
+        pytest.param(
+            TENANT, {"tier": "free", "city": "Ulm"}, False, id="that the pool does not look at"
+        ),
+        pytest.param(TENANT, {"tier": "paid"}, True, id="by which the pool selects it"),
+    ],
+)
+async def test_what_waits_is_decided_again_for_labels_that_matter_to_it(
+    name: str, labels: dict[str, str], comes: bool
+):
+    caches = Caches()
+    queues = VPodQueues(asyncio.get_running_loop().time, rank=lambda _pool, _key: (0, 1))
+    queues.begin(WHOLE)
+    Activation(caches, queues)
+    caches.namespaces.update(Namespace(name=TENANT, labels={"tier": "free"}))
+    caches.pools.update(
+        builders.a_pool(namespace_selector=LabelSelector(match_labels={"tier": "paid"}))
+    )
+    caches.vpods.update(a_vpod("a", 2))
+    queue = queues.of(POOL)
+    assert await queue.pop_batch(1) == [f"{TENANT}/a"]
+    queue.park(f"{TENANT}/a")
+    caches.namespaces.update(Namespace(name=name, labels=labels))
+    assert queue.sizes["active"] == int(comes)

@@ -7,13 +7,15 @@ import pytest
 from extender.kube.api import VPODS, Conflict
 from extender.model.bucket import WHOLE
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.model.objects import StatefulSet
 from extender.service.placing.queue import VPodQueues
 from extender.service.pools.evictions import EvictionMarks
 from extender.service.pools.reconciler import Reconciler
 from extender.service.watching.own_writes import OwnWrites
 from extender.service.watching.unexpected_writes import UnexpectedWrites
-from tests.support.builders import POOL
+from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World
+from tests.support.tasks import at_work
 
 pytestmark = pytest.mark.looptime
 
@@ -82,6 +84,27 @@ async def test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_publis
     reconciler, _ = a_reconciler(world)
     await reconciler.reconcile()
     assert await world.ledger(0) == {"tenant/a": 3}
+
+
+@pytest.mark.parametrize(("namespace", "looks_again"), [(NS, True), ("elsewhere", False)])
+async def test_a_stateful_set_wakes_it_only_where_a_pool_may_name_it(
+    namespace: str, looks_again: bool
+):
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 2, {0: 2})
+    await world.sync()
+    reconciler, queues = a_reconciler(world)
+    queue = queues.of(POOL)
+    async with at_work(reconciler.run()):
+        assert await queue.pop_batch(10) == ["tenant/a"]
+        queue.done("tenant/a")
+        await asyncio.sleep(1)
+        for replicas in (1, 2):
+            other = StatefulSet(namespace=namespace, name="db", replicas=replicas)
+            world.caches.stateful_sets.update(other)
+            await asyncio.sleep(1)
+        assert queue.sizes["active"] == int(looks_again)
 
 
 async def test_a_pod_that_another_has_put_right_while_our_repair_failed_is_told_at_once():
