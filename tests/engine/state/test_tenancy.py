@@ -541,6 +541,18 @@ def test_no_tenant_and_no_pool_is_given_more_than_it_may_have(sharing, changes):
         pytest.param(
             {"vreplicas": 5, "placements": {0: 1}, "weight": 3}, False, id="none so heavy fits"
         ),
+        pytest.param({"vreplicas": 5, "min_available": 4}, True, id="as many as it needs together"),
+        pytest.param({"vreplicas": 5, "min_available": 5}, False, id="it needs more together"),
+        pytest.param(
+            {"vreplicas": 5, "placements": {0: 2}, "min_available": 4},
+            True,
+            id="as many as are missing of those",
+        ),
+        pytest.param(
+            {"vreplicas": 5, "placements": {0: 2}, "min_available": 5},
+            False,
+            id="more are missing of those",
+        ),
         pytest.param({"vreplicas": 5, "deleting": True}, False, id="it is being deleted"),
         pytest.param({"vreplicas": 5, "weight": 21}, False, id="no pod can hold it"),
     ],
