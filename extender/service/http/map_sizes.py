@@ -31,6 +31,7 @@ MAP_VALUES: Final = (
     "known_ordinals",
     "load_shares",
     "hand_overs",
+    "crash_shares",
 )
 
 

@@ -39,6 +39,7 @@ from extender.engine.rebalance.relocation import is_published
 from extender.engine.scaling.size import awaits_pods, plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError
+from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import AdapterPool
@@ -148,7 +149,7 @@ class Evictor:
                 pass
             pool_moves.wake.clear()
             # Checked after every wake-up: frequent triggers must not prolong a period.
-            if clock() >= due:
+            if clock() >= due - TIMER_RESOLUTION_S:
                 pool_moves.begin_period(clock())
                 pool_moves.load_due = True
             await self.rebalance(key)
