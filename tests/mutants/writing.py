@@ -630,7 +630,7 @@ LOOPS = (
     Mutant(
         "every trigger begins a period",
         _EVICTOR,
-        "            if clock() >= due:\n                pool_moves",
+        "            if clock() >= due - TIMER_RESOLUTION_S:\n                pool_moves",
         "            if due:\n                pool_moves",
         "the budget would be no budget",
         (f"{_EVICTS}test_the_budget_is_a_periods_however_often_the_pool_is_looked_at",),

@@ -184,6 +184,27 @@ async def test_a_steady_stream_of_triggers_does_not_keep_a_period_from_ending():
     assert len(bench.moved()) >= 3
 
 
+@pytest.mark.parametrize("begins_s", [0.01, 0.04, 0.07, 0.11, 0.15])
+async def test_a_timer_that_fires_a_moment_early_is_no_reason_to_look_again_and_again(
+    begins_s, monkeypatch
+):
+    """The loop calls what is due within one tick of its clock."""
+    bench = Bench().fill({"a": {2: 9}}, moves_per_period=1, move_cooldown_s=0)
+    await asyncio.sleep(begins_s)
+    looks: list[str] = []
+    rebalance = bench.evictor.rebalance
+
+    async def counted(key: str) -> object:
+        looks.append(key)
+        assert len(looks) < 100, "it looks without an end"
+        return await rebalance(key)
+
+    monkeypatch.setattr(bench.evictor, "rebalance", counted)
+    async with bench.running():
+        await asyncio.sleep(10.5 * PERIOD_S)
+    assert len(looks) < 30
+
+
 async def test_a_vpod_that_was_moved_cools_down():
     bench = Bench().fill({"a": {2: 3}, "b": {2: 4}}, moves_per_period=1, move_cooldown_s=250)
     async with bench.running():
