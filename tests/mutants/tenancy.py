@@ -159,7 +159,7 @@ TENANCY = (
         "most = vpods[key].max_per_pod if key in vpods else 0",
         "most = 0",
         "pods are closed, and cannot be emptied",
-        (f"{_OF_LIMITS}test_pods_that_the_limit_needs_are_not_closed_though_fewer_have_the_slots",),
+        (f"{_OF_LIMITS}test_pods_that_hold_more_than_the_limit_lets_others_take_are_not_closed",),
     ),
     Mutant(
         "slots that a vpod cannot use are taken for it",

@@ -90,6 +90,14 @@ def test_pods_that_the_limit_needs_are_not_closed_though_fewer_have_the_slots():
     assert ordinals_to_close(scene.pool, plan) == 0b1110
 
 
+def test_pods_that_hold_more_than_the_limit_lets_others_take_are_not_closed():
+    scene = a_scene(5).pod(2, {"tenant/a": 1}, node="n2").pod(4, {"tenant/a": 2}, node="n1")
+    scene.vpod("a", 2, {2: 1, 4: 2}, max_per_pod=1)
+    plan = plan_scale(scene.pool)
+    assert plan is not None
+    assert ordinals_to_close(scene.pool, plan) == 0b11000, "pods 0 and 1 take one each"
+
+
 def test_a_move_that_would_break_the_limit_is_not_carried_out():
     scene = a_scene(2).pod(0, {"tenant/a": 3}, node="n0").pod(1, {"tenant/a": 1}, node="n1")
     scene.vpod("a", 4, {0: 3, 1: 1}, max_per_pod=3)
